@@ -1,0 +1,228 @@
+"""The schedule: the compiler's result and the only thing the runtime reads.
+
+A schedule is deterministic JSON. `Schedule.to_json` gives the canonical bytes, `content_hash` names them;
+`read_schedule` refuses another language version, another kind of file and a hash that does not match its content.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Literal
+
+LANGUAGE_VERSION = 1
+FORMAT_VERSION = 1
+
+Json = Any  # any JSON value; json.loads gives no better type
+
+
+class ScheduleError(Exception):
+    """A file that is not a schedule this version can run; the message says what to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where in the sources something was written: a file as the user named it, 1-based line and column."""
+
+    file: str
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PortType:
+    """A port's type: `text` is the printed type; `base`, `dtype` and `axes` are its parts; `rate_hz` may be absent."""
+
+    text: str
+    base: str
+    dtype: str | None
+    axes: tuple[str, ...]
+    rate_hz: float | None
+    vocabulary: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Input:
+    """A program input. `required` is false when there is a default."""
+
+    name: str
+    type: PortType
+    required: bool
+    default: Json
+    place: Place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """A program output: the port `node.port` it is read from."""
+
+    name: str
+    node: str
+    port: str
+    type: PortType
+    streams: bool
+    place: Place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expert:
+    """One component of the card that the schedule needs; its weights are loaded once per process."""
+
+    name: str
+    use: str
+    role: str
+    source: str | None
+    dtype: str
+    device: str
+    attributes: Mapping[str, Json]
+    sizes: Mapping[str, int]
+    weight_bytes: int
+    digest: str
+    place: Place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cache:
+    """A pool that loops lease from."""
+
+    name: str
+    kind: str
+    max_bytes: int
+    block_tokens: int
+    place: Place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Port:
+    """A port of a scheduled node. `streams` says that chunks leave (or enter) while the node still runs."""
+
+    name: str
+    type: PortType
+    streams: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitTemplate:
+    """The kind of work unit a node issues, how many are expected and the predicted seconds of one."""
+
+    kind: str
+    expected: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """A node in topological order.
+
+    `kind` is "op" or "loop"; `name` is the op's or the loop kind's name; `expert` names the expert it is bound to;
+    `attributes` are checked and have all defaults filled in. `each` maps the node over the items of its streams.
+    `depth` is the longest distance from an input; the batcher serves larger depths first.
+    """
+
+    id: str
+    kind: Literal["op", "loop"]
+    name: str
+    loop: str | None
+    expert: str | None
+    cache: str | None
+    attributes: Mapping[str, Json]
+    each: bool
+    when: str | None
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    units: tuple[UnitTemplate, ...]
+    depth: int
+    place: Place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Channel:
+    """An edge. `streams` is true for `~>`; sizes count elements of the leading axis, zero chunk means "as produced"."""
+
+    id: str
+    source: str  # "node.port", or the name of a program input
+    node: str
+    port: str
+    order: int  # position among the edges that enter a variadic port
+    streams: bool
+    capacity: int
+    chunk: int
+    first_chunk: int
+    left_context: int
+    right_context: int
+    start: int
+    when_empty: Json
+    back_edge: Json
+    type: PortType
+    place: Place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Buffer:
+    """A finished value that is held between its producer and its last consumer (positions in `nodes`)."""
+
+    port: str
+    bytes: int
+    first_use: int
+    last_use: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """One holder of memory at the peak."""
+
+    name: str
+    kind: str
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """Peak bytes on one device, the position at which it is reached, and the holders there, largest first."""
+
+    device: str
+    peak_bytes: int
+    budget_bytes: int | None
+    at: int
+    holders: tuple[Holder, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """A compiled program. Build it with `omniflow_compiler.compile`, read it with `read_schedule`."""
+
+    program: str
+    card: str
+    digests: Mapping[str, str]
+    compiler: str
+    params: Mapping[str, Json]
+    capabilities: tuple[str, ...]
+    parity: Mapping[str, Json]
+    inputs: tuple[Input, ...]
+    outputs: tuple[Output, ...]
+    experts: tuple[Expert, ...]
+    caches: tuple[Cache, ...]
+    nodes: tuple[Node, ...]
+    channels: tuple[Channel, ...]
+    buffers: tuple[Buffer, ...]
+    memory: tuple[Memory, ...]
+    critical_path: tuple[str, ...]
+    critical_seconds: float
+    content_hash: str = field(default="")
+
+    def to_json(self) -> str:
+        """Canonical JSON: sorted keys, two-space indent, a final newline; byte-equal for equal schedules."""
+        body = {"omniflow": LANGUAGE_VERSION, "kind": "schedule", "format": FORMAT_VERSION, **asdict(self)}
+        return json.dumps(body, sort_keys=True, indent=1, ensure_ascii=False) + "\n"
+
+    def node(self, node_id: str) -> Node:
+        """The node of that id. Errors: KeyError."""
+        for node in self.nodes:
+            if node.id == node_id:
+                return node
+        raise KeyError(node_id)

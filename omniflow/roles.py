@@ -1,0 +1,138 @@
+"""What an expert of each role can do. Loops call these methods and nothing else of an expert.
+
+Experts are re-entrant: what belongs to one request lives in the state objects they hand out, never on the module.
+Every method that computes takes a list of rows of different requests and runs them as one forward; row `i` of the
+answer belongs to row `i` of the question, and its values do not depend on its neighbours beyond float rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class SequenceState:
+    """One sequence inside an autoregressive expert: what it has cached. Experts subclass it."""
+
+    num_cached: int = 0  # tokens whose keys and values are cached
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenRows:
+    """One sequence's share of a step: `n` new positions, as ids or as embeddings (exactly one of the two).
+
+    ids: int64 [n]; embeds: [n, D]; positions: int64 [n] or [axes, n], None for num_cached .. num_cached + n.
+    """
+
+    sequence: SequenceState
+    ids: Tensor | None = None
+    embeds: Tensor | None = None
+    positions: Tensor | None = None
+    wants_logits: bool = True  # logits of the last of the n positions
+    wants_hidden: bool = False  # final hidden states of all n positions
+    wants_embeds: bool = False  # input embeddings of all n positions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepResult:
+    """logits: float32 [V] of the last position; hidden: [n, D]; embeds: [n, D]; taps: named hidden states [n, D]."""
+
+    logits: Tensor | None
+    hidden: Tensor | None = None
+    embeds: Tensor | None = None
+    taps: Mapping[str, Tensor] | None = None
+
+
+class Autoregressor(Protocol):
+    """Role of experts bound by `ar_decode`: language models and encoder-decoders."""
+
+    @property
+    def vocab_size(self) -> int: ...
+
+    def open(self, conditions: Mapping[str, Tensor], *, max_positions: int) -> SequenceState | None:
+        """A new sequence of at most `max_positions`; None while the cache has no room (the caller waits).
+
+        `conditions` holds the value ports that are not the prompt, e.g. `source` (int64 [n]) of an encoder-decoder.
+        """
+
+    def step(self, rows: Sequence[TokenRows]) -> list[StepResult]:
+        """One forward over all rows; appends their keys and values to their sequences."""
+
+    def close(self, sequence: SequenceState) -> None:
+        """Gives everything the sequence holds back. Closing twice is an error of the caller."""
+
+    @property
+    def start_ids(self) -> Sequence[int]:
+        """The ids that start an encoder-decoder's output; empty for decoders whose prompt is an input."""
+
+
+class Tokenizer(Protocol):
+    """Role of components used by the text ops."""
+
+    @property
+    def stop_ids(self) -> Sequence[int]: ...
+
+    def encode(self, text: str) -> list[int]: ...
+
+    def encode_chat(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
+        """Ids of the rendered chat template with the generation prompt. messages: {"role", "content"} each."""
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Text of ids, special tokens left out."""
+
+
+class Encoder(Protocol):
+    """Role of experts bound by `encode`: one pass from inputs to features."""
+
+    def encode(self, rows: Sequence[Mapping[str, Tensor]]) -> list[Mapping[str, Tensor]]:
+        """One mapping of port name to tensor per row, no request axis."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class DecoderState:
+    """What a streaming decoder carries from chunk to chunk of one item. Experts subclass it."""
+
+    num_frames: int = 0  # frames decoded so far
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecoderRows:
+    """One chunk for a streaming decoder.
+
+    frames: port name to [left + new + right, ...]; `left` and `right` count context rows that are given but not to be
+    decoded again. Ports without context have exactly `new` rows. `is_last` drains what the decoder holds back.
+    """
+
+    state: DecoderState
+    frames: Mapping[str, Tensor]
+    left: int
+    new: int
+    right: int
+    is_last: bool
+
+
+class StreamDecoder(Protocol):
+    """Role of experts bound by `audio_decode`: frames in, samples out, chunk by chunk."""
+
+    def open(self, *, generator: torch.Generator) -> DecoderState:
+        """State for a new item; `generator` is the item's own source of noise."""
+
+    def decode(self, rows: Sequence[DecoderRows]) -> list[Tensor]:
+        """Samples [S] per row; over all chunks of an item they add up to frames * hop."""
+
+
+class Denoiser(Protocol):
+    """Role of experts bound by `diffusion_denoise`."""
+
+    def initial(self, conditions: Mapping[str, Tensor], *, generator: torch.Generator) -> Tensor:
+        """Noise of the latent's shape for one request."""
+
+    def velocity(
+        self, latents: Sequence[Tensor], times: Sequence[float], conditions: Sequence[Mapping[str, Tensor]]
+    ) -> list[Tensor]:
+        """Predicted velocity per row, each of its latent's shape; guidance branches are rows like any other."""
