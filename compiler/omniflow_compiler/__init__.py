@@ -1,0 +1,1 @@
+"""The OmniFlow compiler: checks YAML graphs and lowers them to schedules, without torch."""

@@ -1,0 +1,1 @@
+"""OmniFlow: runs compiled generative programs, a work unit at a time, on torch experts."""
