@@ -1,0 +1,1 @@
+"""Torch experts, one file each: what a component named in a card becomes at run time."""
