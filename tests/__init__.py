@@ -1,0 +1,1 @@
+"""Tests; their folders follow the folders of the code."""
