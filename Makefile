@@ -3,7 +3,7 @@
 VENV   ?= .venv
 PYTHON ?=
 DEMO   := build/demo
-PROMPT ?= Why is the sky blue? Answer in two short sentences.
+PROMPT ?= What do bees do? Answer in two short sentences.
 
 BIN   := $(VENV)/bin
 READY := $(VENV)/.ready

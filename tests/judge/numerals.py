@@ -40,7 +40,7 @@ def cardinal(number: int) -> list[str]:
 
 
 def year(number: int) -> list[str]:
-    """Words of a year from 1100 to 2099: 1889 is eighteen eighty nine, 1905 nineteen oh five, 2005 two thousand five."""
+    """Words of a year from 1100 to 2099: eighteen eighty nine, nineteen oh five, two thousand five."""
     century, rest = divmod(number, 100)
     if century % 10 == 0 and rest < 10:
         return cardinal(number)

