@@ -1,0 +1,89 @@
+"""The experts that come with OmniFlow: one signature each, grouped by family."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from omniflow_compiler.library.signature import ExpertSignature, Port, Ports
+
+_WEIGHTS = "make weights"
+
+
+def _language_model(hidden: str) -> Ports:
+    return Ports(
+        inputs=(Port(name="prompt", type="tokens[P] < vocabulary"),),
+        outputs=(
+            Port(name="tokens", type="tokens[T] < vocabulary", streams=True),
+            Port(name="hidden", type=f"act[T, {hidden}]", streams=True, doc="Final hidden state of each new token."),
+            Port(name="embeds", type=f"act[T, {hidden}]", streams=True, doc="Input embedding of each new token."),
+        ),
+    )
+
+
+_SPELLING = Ports(
+    inputs=(
+        Port(name="source", type="tokens[C] < characters"),
+        Port(name="forced", type="tokens[K] < vocabulary", required=False, doc="Emitted as they are when not empty."),
+    ),
+    outputs=(Port(name="tokens", type="tokens[T] < vocabulary", streams=True),),
+)
+_ACOUSTIC = Ports(
+    inputs=(Port(name="phonemes", type="tokens[P] < phonemes"),),
+    outputs=(Port(name="cond", type="f32[F, 130] @ 80 Hz"), Port(name="f0", type="f32[F] @ 80 Hz")),
+)
+_VOCODER = Ports(
+    inputs=(
+        Port(name="cond", type="f32[F, 130] @ 80 Hz", streams=True, left=27, right=27),
+        Port(name="f0", type="f32[F] @ 80 Hz", streams=True),
+    ),
+    outputs=(Port(name="audio", type="audio[300*F] @ 24 kHz", streams=True),),
+)
+
+_SMOL = (
+    ExpertSignature(
+        use="smol.tokenizer", role="tokenizer", sizes={"vocabulary": 49152}, install=_WEIGHTS,
+        doc="SmolLM2's byte-level BPE and chat template.",
+    ),
+    ExpertSignature(
+        use="smol.thinker", role="language_model", serves={"ar_decode": _language_model("hidden")},
+        sizes={"vocabulary": 49152, "hidden": 576}, num_parameters=134_515_008, install=_WEIGHTS,
+        kv_bytes_per_token=30 * 2 * 3 * 64 * 4, unit_seconds={"ar_prefill": 0.1, "ar_token": 0.03},
+        doc="SmolLM2-135M-Instruct, a Llama of 30 layers.",
+    ),
+    ExpertSignature(
+        use="smol.lexicon", role="lexicon", sizes={"characters": 63, "vocabulary": 76, "phonemes": 178}, install=_WEIGHTS,
+        doc="Function words, numbers and abbreviations of English; phoneme alphabets.",
+    ),
+    ExpertSignature(
+        use="smol.talker", role="talker", serves={"ar_decode": _SPELLING}, sizes={"characters": 63, "vocabulary": 76},
+        num_parameters=751_551, kv_bytes_per_token=2 * 2 * 128 * 4, install=_WEIGHTS,
+        unit_seconds={"ar_prefill": 0.001, "ar_token": 0.0008},
+        doc="A one-layer BART from characters to phonemes.",
+    ),
+    ExpertSignature(
+        use="smol.acoustic", role="acoustic", serves={"encode": _ACOUSTIC}, sizes={"phonemes": 178},
+        num_parameters=1_970_000, install=_WEIGHTS, unit_seconds={"encoder_chunk": 0.02},
+        doc="Phonemes to spectral conditions and pitch at 80 frames a second.",
+    ),
+    ExpertSignature(
+        use="smol.vocoder", role="vocoder", serves={"audio_decode": _VOCODER}, num_parameters=4_180_000, hop=300,
+        install=_WEIGHTS, unit_seconds={"audio_chunk": 0.02},
+        doc="Frames to 24 kHz samples: a convolutional decoder and an inverse STFT with a continuous pulse train.",
+    ),
+)  # fmt: skip
+
+
+def _null(signature: ExpertSignature, **sizes: int) -> ExpertSignature:
+    return replace(
+        signature,
+        use=signature.use.replace("smol.", "null."),
+        sizes={**signature.sizes, **sizes},
+        num_parameters=10_000 if signature.num_parameters else 0,
+        kv_bytes_per_token=256 if signature.kv_bytes_per_token else 0,
+        unit_seconds={unit: 100e-6 for unit in signature.unit_seconds},
+        install="",
+        doc=f"Tiny random stand-in for `{signature.use}`.",
+    )
+
+
+EXPERTS = {signature.use: signature for signature in (*_SMOL, *(_null(s) for s in _SMOL))}

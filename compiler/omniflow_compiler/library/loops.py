@@ -1,0 +1,57 @@
+"""The loop kinds: what is iterated, in which units, with which attributes."""
+
+from __future__ import annotations
+
+from omniflow_compiler.library.signature import Attribute, LoopSignature
+
+_SAMPLING = (
+    Attribute(name="temperature", type="float", default=0.0, minimum=0.0, maximum=100.0, doc="0 decodes greedily."),
+    Attribute(name="top_k", type="int", default=0, minimum=0, doc="Sample among the k likeliest; 0 is all."),
+    Attribute(name="top_p", type="float", default=1.0, minimum=0.0, maximum=1.0, doc="Sample within this mass."),
+    Attribute(
+        name="repetition_penalty", type="float", default=1.0, minimum=0.01, maximum=100.0,
+        doc="Divides (or multiplies, below zero) the logits of ids seen before.",
+    ),
+    Attribute(name="suppress", type="ids", default=(), doc="Ids that are never chosen."),
+)  # fmt: skip
+
+LOOPS = {
+    signature.kind: signature
+    for signature in (
+        LoopSignature(
+            kind="ar_decode",
+            units=("ar_prefill", "ar_token"),
+            attributes=(
+                Attribute(name="max_tokens", type="expression", required=True, doc="Most tokens; a number or an expression over the lengths of upstream loops, e.g. `12 * think.tokens + 64`."),
+                Attribute(name="min_tokens", type="int", default=0, minimum=0, doc="Stop ids are not chosen before."),
+                Attribute(name="stop", type="ids", default=(), doc="Ids that end the sequence; they are not emitted."),
+                *_SAMPLING,
+            ),
+            doc="Decodes tokens one after another over a cache of keys and values.",
+        ),
+        LoopSignature(
+            kind="diffusion_denoise",
+            units=("diffusion_step",),
+            attributes=(
+                Attribute(name="steps", type="int", required=True, minimum=1, maximum=10_000, doc="Denoise steps."),
+                Attribute(name="solver", type="text", default="euler", choices=("euler", "heun", "midpoint", "rk4"), doc="How the flow is integrated."),
+                Attribute(name="guidance", type="float", default=0.0, minimum=0.0, doc="Weight of the conditional minus the unconditional prediction; 0 is off."),
+                Attribute(name="shift", type="float", default=1.0, minimum=0.01, doc="Static shift of the noise schedule."),
+                Attribute(name="sway", type="float", default=0.0, minimum=-1.0, maximum=1.0, doc="Sway of the time grid (F5-TTS); 0 is even."),
+            ),
+            doc="Integrates a learned flow from noise to a latent.",
+        ),
+        LoopSignature(
+            kind="audio_decode",
+            units=("audio_chunk",),
+            attributes=(),
+            doc="Turns frames into samples, chunk by chunk.",
+        ),
+        LoopSignature(
+            kind="encode",
+            units=("encoder_chunk",),
+            attributes=(),
+            doc="One pass of an encoder.",
+        ),
+    )
+}  # fmt: skip

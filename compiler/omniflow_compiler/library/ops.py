@@ -1,0 +1,106 @@
+"""The closed set of ops: one row each."""
+
+from __future__ import annotations
+
+from omniflow_compiler.library.signature import Attribute, OpSignature, Port, Ports
+
+
+def _ports(inputs: tuple[Port, ...], outputs: tuple[Port, ...]) -> Ports:
+    return Ports(inputs=inputs, outputs=outputs)
+
+
+OPS = {
+    signature.name: signature
+    for signature in (
+        OpSignature(
+            name="chat_tokenize", needs="tokenizer",
+            ports=_ports(
+                (Port(name="messages", type="text", doc="What the user says."),),
+                (Port(name="tokens", type="tokens[P] < vocabulary"),),
+            ),
+            attributes=(Attribute(name="system", type="text", default="", doc="System message; empty keeps the template's own."),),
+            doc="Renders the tokenizer's chat template and tokenizes it.",
+        ),
+        OpSignature(
+            name="tokenize", needs="tokenizer",
+            ports=_ports((Port(name="text", type="text"),), (Port(name="tokens", type="tokens[P] < vocabulary"),)),
+            doc="Tokenizes plain text.",
+        ),
+        OpSignature(
+            name="detokenize", needs="tokenizer", barrier=False,
+            ports=_ports(
+                (Port(name="tokens", type="tokens[T] < vocabulary", streams=True),),
+                (Port(name="text", type="text", streams=True),),
+            ),
+            doc="Text of tokens as they come, never half a character.",
+        ),
+        OpSignature(
+            name="segment", barrier=False,
+            ports=_ports((Port(name="text", type="text", streams=True),), (Port(name="segments", type="text[N*]", streams=True),)),
+            attributes=(
+                Attribute(name="by", type="text", default="sentence", choices=("sentence", "line", "word"), doc="Where to cut."),
+                Attribute(name="max_characters", type="int", default=400, minimum=8, maximum=100_000, doc="Longest segment; longer ones are cut at a space."),
+            ),
+            doc="Cuts a text into segments as soon as each is complete.",
+        ),
+        OpSignature(
+            name="spell", needs="lexicon", barrier=False,
+            ports=_ports(
+                (Port(name="text", type="text[N*]", streams=True, doc="Sentences."),),
+                (
+                    Port(name="characters", type="tokens[W*, C] < characters", streams=True, doc="Words the talker decodes; empty for known ones."),
+                    Port(name="forced", type="tokens[W*, K] < vocabulary", streams=True, doc="Phonemes of known words; empty for the others."),
+                ),
+            ),
+            doc="Splits sentences into words and looks known ones up; an end mark follows each sentence.",
+        ),
+        OpSignature(
+            name="gather", needs="lexicon", barrier=False,
+            ports=_ports(
+                (Port(name="words", type="tokens[W*, T] < vocabulary", streams=True),),
+                (Port(name="phonemes", type="tokens[N*, P] < phonemes", streams=True),),
+            ),
+            doc="Gathers words up to each end mark and maps them to the acoustic model's phonemes.",
+        ),
+        OpSignature(
+            name="join", barrier=False,
+            ports=_ports((Port(name="items", type="?a[N*, S, ...] @ r", streams=True),), (Port(name="samples", type="?a[S2, ...] @ r", streams=True),)),
+            attributes=(Attribute(name="gap", type="int", default=0, minimum=0, maximum=10_000_000, doc="Zero elements between items."),),
+            doc="Concatenates items into one stream.",
+        ),
+        OpSignature(
+            name="add", barrier=False,
+            ports=_ports((Port(name="a", type="?a[T, ...] @ r", streams=True), Port(name="b", type="?a[T, ...] @ r", streams=True)), (Port(name="sum", type="?a[T, ...] @ r", streams=True),)),
+            doc="Adds two values element by element.",
+        ),
+        OpSignature(
+            name="concat",
+            ports=_ports((Port(name="parts", type="?a[T, ...]", variadic=True),), (Port(name="whole", type="?a[T2, ...]"),)),
+            doc="Concatenates values along the leading axis, in the order of the edges.",
+        ),
+        OpSignature(
+            name="strip", barrier=False,
+            ports=_ports((Port(name="tokens", type="?a[T] @ r", streams=True),), (Port(name="tokens", type="?a[T2] @ r", streams=True),)),
+            attributes=(Attribute(name="drop", type="ids", required=True, doc="Ids to leave out."),),
+            doc="Leaves ids out.",
+        ),
+        OpSignature(
+            name="clamp", barrier=False,
+            ports=_ports((Port(name="tokens", type="?a[T, ...] @ r", streams=True),), (Port(name="tokens", type="?a[T, ...] < limit @ r", streams=True),)),
+            attributes=(
+                Attribute(name="limit", type="int", required=True, minimum=1, doc="Ids from here on are replaced."),
+                Attribute(name="fill", type="int", default=0, minimum=0, doc="What replaces them."),
+            ),
+            doc="Replaces ids outside a vocabulary.",
+        ),
+        OpSignature(
+            name="slice", barrier=False,
+            ports=_ports((Port(name="value", type="?a[T, ...] @ r", streams=True),), (Port(name="value", type="?a[T2, ...] @ r", streams=True),)),
+            attributes=(
+                Attribute(name="start", type="int", default=0, minimum=0, doc="First element."),
+                Attribute(name="stop", type="int", default=-1, minimum=-1, doc="Element after the last; -1 is the end."),
+            ),
+            doc="A range of the leading axis.",
+        ),
+    )
+}  # fmt: skip

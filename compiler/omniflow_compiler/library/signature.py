@@ -1,0 +1,113 @@
+"""Signatures: the ports, attributes, sizes and costs of ops, loop kinds and experts, without any of their code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Literal
+
+from omniflow_compiler.types import Type, parse_type
+
+AttributeType = Literal["int", "float", "bool", "text", "ids", "bytes", "expression", "texts", "numbers"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attribute:
+    """An attribute of an op, a loop kind or an expert. `required` ones have no default."""
+
+    name: str
+    type: AttributeType
+    default: object = None
+    required: bool = False
+    choices: tuple[str, ...] = ()
+    minimum: float | None = None
+    maximum: float | None = None
+    doc: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Port:
+    """A port. `streams`: an input that takes chunks as they come, an output that gives them.
+
+    `left` and `right` are the context a streamed input needs for its chunks to equal the whole;
+    `lags` counts elements by which an output trails its input.
+    """
+
+    name: str
+    type: str
+    required: bool = True
+    streams: bool = False
+    variadic: bool = False
+    left: int = 0
+    right: int = 0
+    doc: str = ""
+
+    @property
+    def pattern(self) -> Type:
+        return _pattern(self.type)
+
+
+@cache
+def _pattern(text: str) -> Type:
+    return parse_type(text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ports:
+    """Inputs and outputs, in order."""
+
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpSignature:
+    """An op of the closed set. `needs` is the role of the component it works with, `lengths` estimates outputs."""
+
+    name: str
+    ports: Ports
+    doc: str
+    needs: str | None = None
+    attributes: tuple[Attribute, ...] = ()
+    barrier: bool = True  # runs once all inputs are whole; otherwise chunk by chunk
+    seconds: float = 20e-6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopSignature:
+    """A loop kind: the work units it issues and the attributes it reads."""
+
+    kind: str
+    units: tuple[str, ...]
+    attributes: tuple[Attribute, ...]
+    doc: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FromConfig:
+    """A size read from the checkpoint's config.json, `path` with dots; `default` while no checkpoint is there."""
+
+    path: str
+    default: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpertSignature:
+    """An expert: its role, its ports under each loop kind that can bind it, its sizes and what it costs."""
+
+    use: str
+    role: str
+    doc: str
+    serves: Mapping[str, Ports] = field(default_factory=dict)
+    sizes: Mapping[str, int | FromConfig] = field(default_factory=dict)
+    attributes: tuple[Attribute, ...] = ()
+    num_parameters: int | FromConfig = 0
+    needs_source: bool = False
+    install: str = ""  # the command that installs its weights
+    rows: tuple[str, ...] = ()  # names that `when_empty: {hold: ...}` may use
+    kv_bytes_per_token: int = 0
+    hop: int = 0  # output elements per input element of a stream decoder
+    strides: tuple[int, ...] = ()  # of a causal decoder that drops its tail
+    unit_seconds: Mapping[str, float] = field(default_factory=dict)
+    guided: Mapping[str, str] = field(default_factory=dict)  # loop kind -> port of the unconditional branch

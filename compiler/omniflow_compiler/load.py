@@ -1,0 +1,263 @@
+"""Reads one YAML document strictly: YAML 1.2 scalars, positions on everything, no duplicate keys, tags or merge keys.
+
+PyYAML's C parser composes the nodes; scalars are resolved here because YAML 1.1 rules turn `on` into a boolean,
+`16:9` into 969 and `1e-4` into a string (yaml/pyyaml#376, #395, #173).
+"""
+
+from __future__ import annotations
+
+import gc
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from omniflow_compiler import codes
+from omniflow_compiler.diagnostics import Label, Report
+from omniflow_compiler.source import MAX_FILE_BYTES, Source, SourceSet, Span
+
+MAX_DEPTH = 64
+MAX_EXPANDED_BY_ALIASES = 100_000
+
+_INT = re.compile(r"[-+]?(0|[1-9][0-9]*)\Z")
+_HEX_OR_OCTAL = re.compile(r"0x[0-9a-fA-F]+\Z|0o[0-7]+\Z")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?\Z")
+_CONSTANTS: dict[str, bool | None] = {
+    "true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False,
+    "null": None, "Null": None, "NULL": None, "~": None, "": None,
+}  # fmt: skip
+
+ScalarValue = str | int | float | bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A scalar and the text it was written as."""
+
+    value: ScalarValue
+    span: Span
+    written: str
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A key's span and its value."""
+
+    key: Span
+    value: Tree
+
+
+@dataclass(frozen=True, slots=True)
+class Mapping:
+    """A mapping with text keys, in the file's order."""
+
+    entries: dict[str, Entry]
+    span: Span
+
+    def get(self, key: str) -> Tree | None:
+        entry = self.entries.get(key)
+        return None if entry is None else entry.value
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence:
+    """A sequence."""
+
+    items: tuple[Tree, ...]
+    span: Span
+
+
+Tree = Scalar | Mapping | Sequence
+
+
+class _Loader(yaml.CSafeLoader):
+    """Composes nodes without resolving plain scalars."""
+
+    yaml_implicit_resolvers = {}  # noqa: RUF012  (the name is PyYAML's)
+
+
+def read_document(path: Path, sources: SourceSet, report: Report) -> tuple[Source, Mapping] | None:
+    """The file's one document as a mapping; None when it cannot be used, with the reason in the report."""
+    source = read_source(path, sources, report)
+    if source is None:
+        return None
+    tree = read_text(source, report)
+    if tree is None:
+        return None
+    if not isinstance(tree, Mapping):
+        report.add(codes.WRONG_TYPE, tree.span, "a spec is a mapping of keys to values")
+        return None
+    return source, tree
+
+
+def read_source(path: Path, sources: SourceSet, report: Report) -> Source | None:
+    """The file's text, bounded in size; None with the reason in the report."""
+    here = Span(sources.name_of(path), 1, 1, 1, 1)
+    try:
+        size = path.stat().st_size
+        if size > MAX_FILE_BYTES:
+            report.add(codes.TOO_LARGE, here, f"file has {size} bytes, the limit is {MAX_FILE_BYTES}")
+            return None
+        text = path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        report.add(codes.UNREADABLE, here, f"cannot read `{here.file}`: {(error.strerror or 'error').lower()}")
+        return None
+    except UnicodeDecodeError as error:
+        report.add(codes.TOO_LARGE, here, f"file is not UTF-8: byte {error.start} cannot be decoded")
+        return None
+    return sources.add(path, text)
+
+
+def read_text(source: Source, report: Report) -> Tree | None:
+    """Composes and converts a source's text; None with the reason in the report."""
+    try:
+        with _no_collection():
+            node = yaml.compose(source.text, Loader=_Loader)
+            if node is None:
+                report.add(codes.SYNTAX, Span(source.name, 1, 1, 1, 1), "file is empty")
+                return None
+            return _Converter(source, report).convert(node)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        problem = " ".join(part for part in (error.problem, error.context) if part)
+        report.add(codes.SYNTAX, _mark_span(source.name, mark), f"not valid YAML: {problem}")
+    except yaml.reader.ReaderError as error:
+        before = source.text[: error.position]
+        line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
+        span = Span(source.name, line, column, line, column + 1)
+        report.add(codes.SYNTAX, span, f"not valid YAML: {error.reason}")
+    except _Stop:
+        pass
+    return None
+
+
+def _mark_span(name: str, mark: yaml.Mark | None) -> Span:
+    if mark is None:
+        return Span(name, 1, 1, 1, 1)
+    return Span(name, mark.line + 1, mark.column + 1, mark.line + 1, mark.column + 2)
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Collecting garbage while millions of nodes are made costs more than parsing them."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+class _Stop(Exception):
+    """The document cannot be used any further; the reason is in the report."""
+
+
+class _Converter:
+    """Turns composed nodes into trees; shared nodes (aliases) are converted once and their expansion is budgeted."""
+
+    def __init__(self, source: Source, report: Report) -> None:
+        self.name = source.name
+        self.report = report
+        self.done: dict[int, tuple[Tree, int]] = {}
+        self.open: set[int] = set()
+        self.expanded = 0
+
+    def convert(self, node: yaml.Node, depth: int = 0) -> Tree:
+        key = id(node)
+        if key in self.done:
+            return self._alias(node)
+        if key in self.open:
+            self._stop(node, "alias contains itself")
+        if depth > MAX_DEPTH:
+            self._stop(node, f"nested deeper than {MAX_DEPTH} levels")
+        self._refuse_tag(node)
+        if isinstance(node, yaml.ScalarNode):
+            tree: Tree = Scalar(_resolve(node), self.span(node), node.value)
+            self.done[key] = tree, 1
+            return tree
+        self.open.add(key)
+        tree = self._mapping(node, depth) if isinstance(node, yaml.MappingNode) else self._sequence(node, depth)
+        self.open.discard(key)
+        return tree
+
+    def span(self, node: yaml.Node) -> Span:
+        start, end = node.start_mark, node.end_mark
+        return Span(self.name, start.line + 1, start.column + 1, end.line + 1, end.column + 1)
+
+    def _sequence(self, node: yaml.Node, depth: int) -> Sequence:
+        items = tuple([self.convert(child, depth + 1) for child in node.value])
+        tree = Sequence(items, self.span(node))
+        self.done[id(node)] = tree, 1 + sum(self.done[id(child)][1] for child in node.value)
+        return tree
+
+    def _mapping(self, node: yaml.Node, depth: int) -> Mapping:
+        entries: dict[str, Entry] = {}
+        size = 1
+        for key_node, value_node in node.value:
+            key, key_span = self._key(key_node), self.span(key_node)
+            value = self.convert(value_node, depth + 1)
+            size += self.done[id(value_node)][1]
+            if key in entries:
+                first = Label(span=entries[key].key, text="first written here")
+                self.report.add(codes.DUPLICATE_KEY, key_span, f"key `{key}` is written twice", labels=[first])
+                continue
+            entries[key] = Entry(key_span, value)
+        tree = Mapping(entries, self.span(node))
+        self.done[id(node)] = tree, size
+        return tree
+
+    def _key(self, node: yaml.Node) -> str:
+        if not isinstance(node, yaml.ScalarNode):
+            self.report.add(codes.SYNTAX, self.span(node), "keys are plain text, not lists or mappings")
+            raise _Stop
+        if node.value == "<<" and node.style is None:
+            self.report.add(codes.TAG, self.span(node), "merge keys (`<<`) are not part of the language")
+        self._refuse_tag(node)
+        return str(node.value)
+
+    def _refuse_tag(self, node: yaml.Node) -> None:
+        kind = {yaml.ScalarNode: "str", yaml.MappingNode: "map", yaml.SequenceNode: "seq"}[type(node)]
+        if node.tag not in (f"tag:yaml.org,2002:{kind}", "!"):
+            shown = str(node.tag).replace("tag:yaml.org,2002:", "!!")
+            self.report.add(codes.TAG, self.span(node), f"tag `{shown}` is not part of the language")
+
+    def _alias(self, node: yaml.Node) -> Tree:
+        tree, size = self.done[id(node)]
+        self.expanded += size
+        if self.expanded > MAX_EXPANDED_BY_ALIASES:
+            self._stop(node, f"aliases expand to more than {MAX_EXPANDED_BY_ALIASES} values")
+        return tree
+
+    def _stop(self, node: yaml.Node, why: str) -> None:
+        self.report.add(codes.ALIAS_BUDGET, self.span(node), why)
+        raise _Stop
+
+
+def _resolve(node: yaml.ScalarNode) -> ScalarValue:
+    text = str(node.value)
+    if node.style is not None:
+        return text
+    if text in _CONSTANTS:
+        return _CONSTANTS[text]
+    first = text[0]
+    if first in "0123456789+-.":
+        if _INT.match(text) and len(text) < 300:
+            return int(text)
+        if _HEX_OR_OCTAL.match(text) and len(text) < 300:
+            return int(text, 0)
+        if _FLOAT.match(text):
+            return float(text)
+    return text
+
+
+def plain(tree: Tree) -> object:
+    """The tree without positions: dicts, lists and scalars."""
+    if isinstance(tree, Scalar):
+        return tree.value
+    if isinstance(tree, Mapping):
+        return {key: plain(entry.value) for key, entry in tree.entries.items()}
+    return [plain(item) for item in tree.items]

@@ -1,0 +1,152 @@
+"""Typed params: declared in a spec, set on the command line, put in place of `$name` after parsing, values only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as MappingOf
+
+from omniflow_compiler import codes
+from omniflow_compiler.diagnostics import Label, Report
+from omniflow_compiler.load import Entry, Mapping, Scalar, ScalarValue, Sequence, Tree
+from omniflow_compiler.source import Span
+from omniflow_compiler.suggest import did_you_mean
+from omniflow_compiler.validate import validate
+
+COMMAND_LINE = Span("<command line>", 1, 1, 1, 1)
+
+
+def declared(document: Mapping) -> dict[str, Mapping]:
+    """The document's param declarations by name; misshapen ones are left to the schema."""
+    params = document.get("params")
+    if not isinstance(params, Mapping):
+        return {}
+    return {name: entry.value for name, entry in params.entries.items() if isinstance(entry.value, Mapping)}
+
+
+def values(document: Mapping, kind: str, overrides: MappingOf[str, str], report: Report) -> dict[str, Scalar]:
+    """Each declared param's value, the command line before the default.
+
+    A value that does not fit is reported and a fitting one put in its place, so that nothing else complains about it.
+    A path without a value stays `$name`: the graph can be checked without a checkpoint, only a run needs it.
+    """
+    result: dict[str, Scalar] = {}
+    for name, declaration in declared(document).items():
+        if not validate(declaration, kind, "param", Report(), "param"):
+            result[name] = Scalar(f"${name}", declaration.span, f"${name}")
+            continue
+        default = declaration.get("default")
+        if name in overrides:
+            written = Scalar(overrides[name], COMMAND_LINE, overrides[name])
+            result[name] = _checked(name, declaration, _read(declaration, written), written, report)
+        elif isinstance(default, Scalar):
+            result[name] = _checked(name, declaration, default.value, default, report)
+        else:
+            result[name] = _placeholder(name, declaration)
+            if _text(declaration, "type") != "path":
+                span = document.entries["params"].value.entries[name].key  # type: ignore[union-attr]
+                help = [f"give it a default, or set it: --set {name}=..."]
+                report.add(codes.PARAM_UNSET, span, f"param `{name}` has no value", help=help)
+    return result
+
+
+def _read(declaration: Mapping, written: Scalar) -> ScalarValue:
+    """A command line's text as a value of the declared type; the text itself when it is none."""
+    kind, text = _text(declaration, "type"), written.written
+    try:
+        if kind == "int":
+            return int(text)
+        if kind == "float":
+            return float(text)
+    except ValueError:
+        return text
+    if kind == "bool" and text in ("true", "false"):
+        return text == "true"
+    return text
+
+
+def _checked(name: str, declaration: Mapping, value: ScalarValue, written: Scalar, report: Report) -> Scalar:
+    problem = _problem(declaration, value)
+    if problem is None:
+        return Scalar(value, written.span, written.written)
+    entry = declaration.span.start
+    labels = [Label(span=entry, text="declared here")] if written.span is COMMAND_LINE else []
+    report.add(codes.PARAM_VALUE, written.span, f"param `{name}` is `{written.written}`, {problem}", labels=labels)
+    return _placeholder(name, declaration)
+
+
+def _placeholder(name: str, declaration: Mapping) -> Scalar:
+    """A value that fits the declaration."""
+    low, of = declaration.get("min"), declaration.get("of")
+    number = low.value if isinstance(low, Scalar) else 1
+    first = of.items[0].value if isinstance(of, Sequence) and isinstance(of.items[0], Scalar) else name
+    value = {"int": number, "float": number, "bool": False, "enum": first}.get(_text(declaration, "type"), f"${name}")
+    return Scalar(value, declaration.span, f"${name}")
+
+
+def _problem(declaration: Mapping, value: ScalarValue) -> str | None:
+    kind = _text(declaration, "type")
+    fits = {
+        "text": isinstance(value, str),
+        "path": isinstance(value, str),
+        "enum": isinstance(value, str),
+        "int": isinstance(value, int) and not isinstance(value, bool),
+        "float": isinstance(value, int | float) and not isinstance(value, bool),
+        "bool": isinstance(value, bool),
+    }
+    if not fits[kind]:
+        return f"which is no {kind}"
+    if kind == "enum":
+        of = declaration.get("of")
+        allowed = [str(item.value) for item in of.items if isinstance(item, Scalar)] if isinstance(of, Sequence) else []
+        return None if value in allowed else f"not one of {', '.join(allowed)}"
+    for bound, sign in (("min", 1), ("max", -1)):
+        limit = declaration.get(bound)
+        if isinstance(limit, Scalar) and isinstance(limit.value, int | float) and isinstance(value, int | float):
+            if sign * value < sign * limit.value:
+                return f"the {'least' if sign > 0 else 'most'} allowed is {limit.value}"
+    return None
+
+
+def _text(declaration: Mapping, key: str) -> str:
+    value = declaration.get(key)
+    return str(value.value) if isinstance(value, Scalar) else ""
+
+
+def substitute(document: Mapping, params: MappingOf[str, Scalar], report: Report) -> Mapping:
+    """The document with every value `$name` replaced; `$$name` stands for the text `$name`."""
+    return Mapping(
+        {
+            key: entry if key == "params" else Entry(entry.key, _replace(entry.value, params, report))
+            for key, entry in document.entries.items()
+        },
+        document.span,
+    )
+
+
+def _replace(tree: Tree, params: MappingOf[str, Scalar], report: Report) -> Tree:
+    if isinstance(tree, Scalar):
+        if isinstance(tree.value, str) and tree.value.startswith("$"):
+            return _value(tree, params, report)
+        return tree
+    if isinstance(tree, Sequence):
+        replaced = [_replace(item, params, report) for item in tree.items]
+        same = all(a is b for a, b in zip(replaced, tree.items, strict=True))
+        return tree if same else Sequence(tuple(replaced), tree.span)
+    entries = {key: Entry(entry.key, _replace(entry.value, params, report)) for key, entry in tree.entries.items()}
+    same = all(entries[key].value is entry.value for key, entry in tree.entries.items())
+    return tree if same else Mapping(entries, tree.span)
+
+
+def _value(tree: Scalar, params: MappingOf[str, Scalar], report: Report) -> Scalar:
+    name = str(tree.value)[1:]
+    if name.startswith("$"):
+        return Scalar(name, tree.span, tree.written)
+    if name not in params:
+        report.add(
+            codes.UNKNOWN_PARAM,
+            tree.span,
+            f"unknown param `{name}`",
+            help=[*did_you_mean(name, params, "param"), "write `$$` for a text that begins with a dollar sign"],
+        )
+        return tree
+    value = params[name]
+    return Scalar(value.value, tree.span, value.written)

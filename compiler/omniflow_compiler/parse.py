@@ -1,0 +1,325 @@
+"""Turns a validated tree into the spec it describes; what cannot be read is reported and left out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from collections.abc import Mapping as MappingOf
+
+from omniflow_compiler import codes
+from omniflow_compiler.diagnostics import Edit, Report
+from omniflow_compiler.load import Entry, Mapping, Scalar, ScalarValue, Sequence, Tree, plain
+from omniflow_compiler.params import substitute, values
+from omniflow_compiler.quantities import parse_bytes
+from omniflow_compiler.source import Span
+from omniflow_compiler.spec import (
+    Attribute,
+    CacheSpec,
+    CardSpec,
+    ComponentSpec,
+    EdgeSpec,
+    InputSpec,
+    LoopSpec,
+    Name,
+    NodeSpec,
+    OutputSpec,
+    PortRef,
+    ProgramSpec,
+)
+from omniflow_compiler.suggest import did_you_mean, nearest
+from omniflow_compiler.validate import schema, validate
+
+KINDS = ("card", "program", "workflow")
+MAX_NODES = 200_000
+
+_NAME = r"[^\s.:>~-][^\s.:>~]*"
+_EDGE = re.compile(rf"\s*(?P<source>{_NAME}(?:\.{_NAME})?)\s*(?P<arrow>->|~>)\s*(?P<target>{_NAME}(?:\.{_NAME})?)\s*\Z")
+_ID = re.compile(r"[^\s.:>~-][^\s.:>~]{0,127}\Z")
+
+
+def kind_of(document: Mapping, report: Report) -> str | None:
+    """The kind of spec, or None with the reason in the report."""
+    version, kind = document.entries.get("omniflow"), document.entries.get("kind")
+    if version is None:
+        report.add(codes.VERSION, document.span.start, "no language version", help=["begin the file with `omniflow: 1`"])
+    elif not isinstance(version.value, Scalar) or version.value.value != 1 or version.value.value is True:
+        found = version.value.written if isinstance(version.value, Scalar) else "something else"
+        help = ["this compiler reads `omniflow: 1`"]
+        report.add(codes.VERSION, version.value.span, f"language version is `{found}`, not 1", help=help)
+    if kind is None:
+        help = ["add `kind: card` or `kind: program`"]
+        report.add(codes.KIND, document.span.start, "no kind of spec", help=help)
+        return None
+    if not isinstance(kind.value, Scalar) or kind.value.value not in KINDS:
+        found = kind.value.written if isinstance(kind.value, Scalar) else "something else"
+        report.add(codes.KIND, kind.value.span, f"unknown kind `{found}`", help=did_you_mean(found, KINDS, "kind"))
+        return None
+    return str(kind.value.value)
+
+
+def parse_card(document: Mapping, overrides: MappingOf[str, str], report: Report) -> CardSpec:
+    """The card a document describes; entries that cannot be read are reported and left out."""
+    params = values(document, "card", overrides, report)
+    document = substitute(document, params, report)
+    validate(document, "card", "", report, "the card")
+    return CardSpec(
+        id=_name(document, "id"),
+        title=_text(document, "title"),
+        capabilities=tuple(
+            Name(text=str(item.value), span=item.span) for item in _items(document, "capabilities") if isinstance(item, Scalar)
+        ),
+        params={name: param.value for name, param in params.items()},
+        components={name: _component(name, e) for name, e in _entries(document, "components", "use")},
+        loops={name: _loop(name, e) for name, e in _entries(document, "loops", "kind", "binds")},
+        caches=dict(_caches(document, report)),
+        parity=_plain_mapping(document, "parity"),
+        span=document.span,
+    )
+
+
+def parse_program(document: Mapping, overrides: MappingOf[str, str], report: Report) -> ProgramSpec:
+    """The program a document describes; nodes and edges that cannot be read are reported and left out."""
+    params = values(document, "program", overrides, report)
+    document = substitute(document, params, report)
+    validate(document, "program", "", report, "the program")
+    nodes, broken = _nodes(document, report)
+    return ProgramSpec(
+        id=_name(document, "id"),
+        title=_text(document, "title"),
+        card=_name(document, "card"),
+        params={name: param.value for name, param in params.items()},
+        inputs=dict(_inputs(document)),
+        outputs=dict(_outputs(document)),
+        nodes=nodes,
+        broken_nodes=frozenset(broken),
+        edges=tuple(_edges(document, report)),
+        span=document.span,
+    )
+
+
+def _name(document: Mapping, key: str) -> Name:
+    value = document.get(key)
+    if isinstance(value, Scalar):
+        return Name(text=str(value.value), span=value.span)
+    return Name(text="", span=document.span.start)
+
+
+def _text(document: Mapping, key: str) -> str:
+    value = document.get(key)
+    return str(value.value) if isinstance(value, Scalar) and value.value is not None else ""
+
+
+def _items(document: Mapping, key: str) -> tuple[Tree, ...]:
+    value = document.get(key)
+    return value.items if isinstance(value, Sequence) else ()
+
+
+def _plain_mapping(document: Mapping, key: str) -> dict[str, object]:
+    value = document.get(key)
+    return {k: plain(e.value) for k, e in value.entries.items()} if isinstance(value, Mapping) else {}
+
+
+def _entries(document: Mapping, key: str, *needed: str) -> Iterator[tuple[str, Entry]]:
+    """Entries of a mapping of mappings that have the keys needed to go on."""
+    section = document.get(key)
+    if not isinstance(section, Mapping):
+        return
+    for name, entry in section.entries.items():
+        if isinstance(entry.value, Mapping) and all(isinstance(entry.value.get(k), Scalar) for k in needed):
+            yield name, entry
+
+
+def _attributes(tree: Mapping, *own: str) -> dict[str, Attribute]:
+    return {
+        key: Attribute(value=plain(entry.value), key_span=entry.key, span=entry.value.span)
+        for key, entry in tree.entries.items()
+        if key not in own
+    }
+
+
+def _component(name: str, entry: Entry) -> ComponentSpec:
+    tree = _mapping(entry)
+    source = tree.get("from")
+    return ComponentSpec(
+        name=Name(text=name, span=entry.key),
+        use=_name(tree, "use"),
+        source=str(source.value) if isinstance(source, Scalar) else None,
+        dtype=_text(tree, "dtype") or "float32",
+        device=_text(tree, "device") or "cpu",
+        attributes=_attributes(tree, "use", "from", "dtype", "device"),
+        span=tree.span,
+    )
+
+
+def _loop(name: str, entry: Entry) -> LoopSpec:
+    tree = _mapping(entry)
+    return LoopSpec(
+        name=Name(text=name, span=entry.key),
+        kind=_name(tree, "kind"),
+        binds=_name(tree, "binds"),
+        cache=_name(tree, "cache") if tree.get("cache") is not None else None,
+        attributes=_attributes(tree, "kind", "binds", "cache"),
+        span=tree.span,
+    )
+
+
+def _mapping(entry: Entry) -> Mapping:
+    assert isinstance(entry.value, Mapping)
+    return entry.value
+
+
+def _caches(document: Mapping, report: Report) -> Iterator[tuple[str, CacheSpec]]:
+    for name, entry in _entries(document, "caches", "kind", "max_bytes"):
+        tree = _mapping(entry)
+        size = tree.entries["max_bytes"].value
+        assert isinstance(size, Scalar)
+        max_bytes = parse_bytes(size.value) if isinstance(size.value, str | int) else None
+        if max_bytes is None:
+            help = ["write a number of bytes, or a size such as `256 MiB`"]
+            report.add(codes.BAD_VALUE, size.span, f"`{size.written}` is no size in bytes", help=help)
+        block = tree.get("block_tokens")
+        yield name, CacheSpec(
+            name=Name(text=name, span=entry.key),
+            kind=_text(tree, "kind"),
+            max_bytes=max_bytes or 1 << 20,
+            block_tokens=block.value if isinstance(block, Scalar) and isinstance(block.value, int) else 16,
+        )
+
+
+def _inputs(document: Mapping) -> Iterator[tuple[str, InputSpec]]:
+    section = document.get("inputs")
+    if not isinstance(section, Mapping):
+        return
+    for name, entry in section.entries.items():
+        label = Name(text=name, span=entry.key)
+        if isinstance(entry.value, Scalar):
+            written = Name(text=str(entry.value.value), span=entry.value.span)
+            yield name, InputSpec(name=label, type=written, has_default=False, default=None, help="")
+        elif isinstance(entry.value, Mapping):
+            default = entry.value.get("default")
+            value: ScalarValue = default.value if isinstance(default, Scalar) else None
+            yield name, InputSpec(
+                name=label,
+                type=_name(entry.value, "type"),
+                has_default=isinstance(default, Scalar),
+                default=value,
+                help=_text(entry.value, "help"),
+            )
+
+
+def _outputs(document: Mapping) -> Iterator[tuple[str, OutputSpec]]:
+    section = document.get("outputs")
+    if not isinstance(section, Mapping):
+        return
+    for name, entry in section.entries.items():
+        value = entry.value
+        if isinstance(value, Scalar) and isinstance(value.value, str) and value.value.count(".") == 1:
+            node, port = value.value.split(".")
+            yield name, OutputSpec(
+                name=Name(text=name, span=entry.key), ref=PortRef(node=node, port=port, span=value.span)
+            )
+
+
+def _nodes(document: Mapping, report: Report) -> tuple[dict[str, NodeSpec], set[str]]:
+    nodes: dict[str, NodeSpec] = {}
+    broken: set[str] = set()
+    section = document.get("nodes")
+    if not isinstance(section, Mapping):
+        return nodes, broken
+    if len(section.entries) > MAX_NODES:
+        report.add(codes.BAD_VALUE, section.span.start, f"{len(section.entries)} nodes, the limit is {MAX_NODES}")
+        return nodes, set(section.entries)
+    for name, entry in section.entries.items():
+        node = _node(name, entry, report)
+        if node is None:
+            broken.add(name)
+        else:
+            nodes[name] = node
+    return nodes, broken
+
+
+def _node(name: str, entry: Entry, report: Report) -> NodeSpec | None:
+    if not _ID.match(name):
+        help = ["no spaces, dots, colons, dashes at the front or arrows"]
+        report.add(codes.BAD_VALUE, entry.key, f"`{name}` cannot be a node's id", help=help)
+        return None
+    tree = entry.value
+    if not validate(tree, "program", "node", report, f"node `{name}`") or not isinstance(tree, Mapping):
+        return None
+    written = [kind for kind in ("op", "loop") if kind in tree.entries]
+    if not written:
+        names = [key for key in tree.entries if nearest(key, ("op", "loop"), most=1)]
+        span = tree.entries[names[0]].key if names else entry.key
+        report.add(codes.MISSING_KEY, span, f"node `{name}` has neither `op` nor `loop`")
+        return None
+    if len(written) == 2:
+        report.add(codes.BAD_VALUE, tree.entries["loop"].key, f"node `{name}` is either an op or a loop, not both")
+        return None
+    when = tree.entries.get("when")
+    each = tree.get("each")
+    return NodeSpec(
+        id=Name(text=name, span=entry.key),
+        kind=written[0],
+        name=_name(tree, written[0]),
+        component=_name(tree, "with") if "with" in tree.entries else None,
+        each=isinstance(each, Scalar) and each.value is True,
+        when=None if when is None else Attribute(value=plain(when.value), key_span=when.key, span=when.value.span),
+        attributes=_attributes(tree, "op", "loop", "with", "each", "when"),
+        span=tree.span,
+    )
+
+
+def _edges(document: Mapping, report: Report) -> Iterator[EdgeSpec]:
+    for order, item in enumerate(_items(document, "edges")):
+        if isinstance(item, Scalar) and isinstance(item.value, str):
+            edge = _edge(item.value, item.span, {}, order, report)
+        elif isinstance(item, Mapping) and len(item.entries) == 1:
+            ((text, entry),) = item.entries.items()
+            if not validate(entry.value, "program", "edge", report, "the edge") or not isinstance(entry.value, Mapping):
+                continue
+            edge = _edge(text, entry.key, _attributes(entry.value), order, report)
+        else:
+            help = ["`- a.x -> b.y`, or `- a.x ~> b.y: {chunk: 32}`"]
+            report.add(codes.BAD_EDGE, item.span.start, "an edge is one line of text, attributes behind a colon", help=help)
+            continue
+        if edge is not None:
+            yield edge
+
+
+def _edge(text: str, span: Span, attributes: MappingOf[str, Attribute], order: int, report: Report) -> EdgeSpec | None:
+    match = _EDGE.match(text)
+    if match is None:
+        report.add(codes.BAD_EDGE, span, f"`{text[:80]}` is no edge", **_edge_help(text, span))
+        return None
+    offset = 1 if span.end_column - span.column == len(text) + 2 else 0  # a quoted edge
+    target = _ref(match, "target", span, offset)
+    if target.node is None:
+        help = [f"name the port: `{target.port}.PORT`"]
+        report.add(codes.BAD_EDGE, target.span, f"`{target.port}` is no port of a node", help=help)
+        return None
+    return EdgeSpec(
+        source=_ref(match, "source", span, offset),
+        target=target,
+        streams=match["arrow"] == "~>",
+        attributes=attributes,
+        order=order,
+        span=span,
+    )
+
+
+def _edge_help(text: str, span: Span) -> dict[str, list[str] | list[Edit]]:
+    for wrong, right in (("=>", "->"), ("-->", "->"), ("~~>", "~>"), ("→", "->")):
+        if wrong in text and _EDGE.match(text.replace(wrong, right)):
+            fixed = text.replace(wrong, right)
+            return {"help": [f"write `{fixed}`"], "edits": [Edit(span=span, text=fixed)]}
+    return {"help": ["write `node.port -> node.port` for a finished value, `node.port ~> node.port` for chunks"]}
+
+
+def _ref(match: re.Match[str], group: str, span: Span, offset: int) -> PortRef:
+    text = match[group]
+    node, dot, port = text.partition(".")
+    where = span.part(offset + match.start(group), len(text)) if span.line == span.end_line else span
+    return PortRef(node=node if dot else None, port=port if dot else node, span=where)
+
+
+__all__ = ["KINDS", "kind_of", "parse_card", "parse_program", "schema"]

@@ -1,0 +1,136 @@
+"""What an author wrote, as data: cards and programs with the span of every part, before any name is resolved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from omniflow_compiler.load import ScalarValue, Tree
+from omniflow_compiler.source import Span
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attribute:
+    """A written attribute: its value and the spans of key and value."""
+
+    value: object
+    key_span: Span
+    span: Span
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Name:
+    """A reference to something by name."""
+
+    text: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComponentSpec:
+    name: Name
+    use: Name
+    source: str | None
+    dtype: str
+    device: str
+    attributes: Mapping[str, Attribute]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopSpec:
+    name: Name
+    kind: Name
+    binds: Name
+    cache: Name | None
+    attributes: Mapping[str, Attribute]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheSpec:
+    name: Name
+    kind: str
+    max_bytes: int
+    block_tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardSpec:
+    id: Name
+    title: str
+    capabilities: tuple[Name, ...]
+    params: Mapping[str, ScalarValue]
+    components: Mapping[str, ComponentSpec]
+    loops: Mapping[str, LoopSpec]
+    caches: Mapping[str, CacheSpec]
+    parity: Mapping[str, object]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputSpec:
+    name: Name
+    type: Name
+    has_default: bool
+    default: ScalarValue
+    help: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PortRef:
+    """`node.port`, or a program input when `node` is None."""
+
+    node: str | None
+    port: str
+    span: Span
+
+    def __str__(self) -> str:
+        return self.port if self.node is None else f"{self.node}.{self.port}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputSpec:
+    name: Name
+    ref: PortRef
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeSpec:
+    """A node as written: `kind` is "op" or "loop", `name` the op or the card's loop."""
+
+    id: Name
+    kind: str
+    name: Name
+    component: Name | None
+    each: bool
+    when: Attribute | None
+    attributes: Mapping[str, Attribute]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EdgeSpec:
+    source: PortRef
+    target: PortRef
+    streams: bool
+    attributes: Mapping[str, Attribute]
+    order: int
+    span: Span
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramSpec:
+    id: Name
+    title: str
+    card: Name
+    params: Mapping[str, ScalarValue]
+    inputs: Mapping[str, InputSpec]
+    outputs: Mapping[str, OutputSpec]
+    nodes: Mapping[str, NodeSpec]
+    broken_nodes: frozenset[str]  # ids that were written but could not be read; refer to them without complaint
+    edges: tuple[EdgeSpec, ...]
+    span: Span
+
+
+Document = tuple[str, Tree]
