@@ -31,18 +31,23 @@ def test_extents_never_overlap_and_the_counters_equal_a_recount(
         elif live:
             ledger.free(live.pop(number % len(live)))
         slots = [slot for e in live for slot in range(e.start, e.start + e.num_tokens)]
-        assert len(slots) == len(set(slots)) and all(0 <= slot < ledger.num_tokens for slot in slots)
+        assert len(slots) == len(set(slots))
+        assert all(0 <= slot < ledger.num_tokens for slot in slots)
         assert ledger.usage() == ledger.recount()
         assert ledger.num_free_blocks * block_tokens == ledger.num_tokens - len(slots)
     for extent in live:
         ledger.free(extent)
-    assert ledger.num_live == 0 and ledger.largest_free == ledger.num_tokens
+    assert ledger.num_live == 0
+    assert ledger.largest_free == ledger.num_tokens
 
 
 def test_the_first_gap_that_is_long_enough_is_leased() -> None:
     ledger = ExtentLedger(num_blocks=6, block_tokens=2)
     a, b, c = (ledger.lease(4) for _ in range(3))
-    assert a is not None and b is not None and c is not None and ledger.lease(1) is None
+    assert a is not None
+    assert b is not None
+    assert c is not None
+    assert ledger.lease(1) is None
     ledger.free(c)
     ledger.free(a)
     assert ledger.lease(3) == Extent(start=0, num_tokens=4)

@@ -56,7 +56,9 @@ def test_logits_and_hidden_states_equal_transformers(made: dict[str, tuple[Any, 
     state = decoder.open({}, max_positions=64)
     assert state is not None
     (result,) = decoder.step([TokenRows(sequence=state, ids=prompt, wants_hidden=True, wants_embeds=True)])
-    assert result.logits is not None and result.hidden is not None and result.taps is not None
+    assert result.logits is not None
+    assert result.hidden is not None
+    assert result.taps is not None
     torch.testing.assert_close(result.logits, expected.logits[0, -1], atol=1e-4, rtol=0)
     torch.testing.assert_close(result.hidden, expected.hidden_states[-1][0], atol=1e-4, rtol=0)
     torch.testing.assert_close(result.taps["middle"], expected.hidden_states[2][0], atol=1e-4, rtol=0)
@@ -89,20 +91,26 @@ def test_embeddings_as_input_equal_their_ids(llama: LeanDecoder) -> None:
 def test_logits_come_only_for_rows_that_want_them_and_hidden_states_too(llama: LeanDecoder) -> None:
     first, second = prompts(2)
     states = [llama.open({}, max_positions=32) for _ in range(2)]
-    assert states[0] is not None and states[1] is not None
+    assert states[0] is not None
+    assert states[1] is not None
     results = llama.step(
         [
             TokenRows(sequence=states[0], ids=first, wants_logits=False, wants_hidden=True),
             TokenRows(sequence=states[1], ids=second),
         ]
     )
-    assert results[0].logits is None and results[0].hidden is not None and results[0].hidden.shape == (3, 32)
-    assert results[1].logits is not None and results[1].hidden is None and results[1].taps is None
+    assert results[0].logits is None
+    assert results[0].hidden is not None
+    assert results[0].hidden.shape == (3, 32)
+    assert results[1].logits is not None
+    assert results[1].hidden is None
+    assert results[1].taps is None
     assert [state.num_cached for state in states if state is not None] == [3, 8]
     for state in states:
         assert state is not None
         llama.close(state)
-    assert llama.arena.num_live == 0 and llama.arena.usage() == llama.arena.recount()
+    assert llama.arena.num_live == 0
+    assert llama.arena.usage() == llama.arena.recount()
 
 
 def test_additions_reach_the_layers_below_which_they_are_added(llama: LeanDecoder) -> None:
@@ -128,7 +136,8 @@ def test_bfloat16_runs_and_stays_near_float32(made: dict[str, tuple[Any, Path]])
         state = decoder.open({}, max_positions=32)
         assert state is not None
         (result,) = decoder.step([TokenRows(sequence=state, ids=prompt)])
-        assert result.logits is not None and result.logits.dtype == torch.float32
+        assert result.logits is not None
+        assert result.logits.dtype == torch.float32
         found.append(result.logits)
     assert 0 < (found[0] - found[1]).norm() / found[0].norm() < 0.05
 
@@ -138,7 +147,8 @@ def test_a_sequence_waits_while_the_arena_is_full_and_is_refused_when_it_can_nev
 ) -> None:
     decoder = lean(made["llama"][1], cache_tokens=32)
     first = decoder.open({}, max_positions=20)
-    assert first is not None and decoder.open({}, max_positions=20) is None
+    assert first is not None
+    assert decoder.open({}, max_positions=20) is None
     decoder.close(first)
     assert decoder.open({}, max_positions=32) is not None
     with pytest.raises(ValueError, match="33 tokens can never fit the cache of 32"):

@@ -75,6 +75,7 @@ def test_hidden_states_equal_transformers_with_positions_of_three_axes(name: str
     for chunk in (slice(0, 4), slice(4, 11)):
         rows = TokenRows(sequence=state, embeds=embeds[chunk], positions=positions[:, chunk], wants_hidden=True)
         (result,) = decoder.step([rows])
-        assert result.hidden is not None and result.logits is None
+        assert result.hidden is not None
+        assert result.logits is None
         parts.append(result.hidden)
     torch.testing.assert_close(torch.cat(parts), expected, atol=2e-5, rtol=0)
