@@ -6,6 +6,7 @@ DEMO   := build/demo
 PROMPT ?= What do bees do? Answer in two short sentences.
 
 BIN   := $(VENV)/bin
+CANDIDATES := $(or $(PYTHON),python3.11 python3.12 python3.13 python3.14 python3)
 READY := $(VENV)/.ready
 PIP   := $(BIN)/python -m pip --disable-pip-version-check --quiet
 CHECK_WHEELS := --no-deps --require-hashes
@@ -52,11 +53,11 @@ clean:
 
 $(READY)/python:
 	@set -e; found=; \
-	for python in $(PYTHON) python3.11 python3.12 python3.13 python3.14 python3; do \
+	for python in $(CANDIDATES); do \
 	  if "$$python" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then found="$$python"; break; fi; \
 	done; \
 	if [ -z "$$found" ]; then \
-	  echo "No Python 3.11 or newer with venv was found. Install one (Debian: apt-get install python3-venv), or name it: make PYTHON=/path/to/python3.11" >&2; exit 1; \
+	  echo "No Python 3.11 or newer with venv was found (tried: $(CANDIDATES)). Install one (Debian: apt-get install python3-venv), or name it: make PYTHON=/path/to/python3.11" >&2; exit 1; \
 	fi; \
 	echo "Making $(VENV) with $$("$$found" --version)"; \
 	"$$found" -m venv $(VENV); mkdir -p $(READY); touch $@
