@@ -1,0 +1,1 @@
+"""Pictures of a schedule: one graph model, and one small file for every format it is written in."""

@@ -1,0 +1,120 @@
+"""What is drawn: cards for inputs, nodes and outputs, and links between their ports. Every format reads this and only this."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from omniflow_compiler.schedule import Place
+
+VertexKind = Literal["input", "op", "loop", "output"]
+
+
+class DrawError(Exception):
+    """The picture cannot be made or written; the message says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """One named line of a tooltip or of the side panel."""
+
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Socket:
+    """A port of a vertex. Only linked sockets are drawn on the card; all are listed in tooltips."""
+
+    name: str
+    type: str
+    streams: bool
+    linked: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VertexRun:
+    """What a run measured at one node. `share` is its part of the busy seconds of all nodes, 0 to 1."""
+
+    units: int
+    seconds: float
+    share: float
+    width: float | None  # mean number of rows in the batches its units ran in
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkRun:
+    """What a run measured on one edge. `share` is its bytes over those of the busiest edge, 0 to 1."""
+
+    chunks: int
+    elements: int
+    bytes: int
+    share: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vertex:
+    """A card. `id` is `input:NAME`, `node:NAME` or `output:NAME`, unique over the graph."""
+
+    id: str
+    kind: VertexKind
+    name: str
+    detail: str  # second line: op or loop kind and expert, or the type of an input or output
+    expert: str | None
+    units: tuple[str, ...]  # unit kinds of a loop
+    each: bool
+    when: str | None
+    inputs: tuple[Socket, ...]
+    outputs: tuple[Socket, ...]
+    facts: tuple[Fact, ...]
+    critical: bool
+    measured: VertexRun | None
+    place: Place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """An edge between two sockets. `type` is short enough to print; `policy` tells how a stream is cut, if it is."""
+
+    id: str
+    source: str
+    source_port: str
+    target: str
+    target_port: str
+    streams: bool
+    back: bool
+    type: str
+    policy: str
+    facts: tuple[Fact, ...]
+    critical: bool
+    measured: LinkRun | None
+    place: Place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """An expert of the legend. `colour` is its row in the palette."""
+
+    name: str
+    use: str
+    colour: int
+    facts: tuple[Fact, ...]
+    place: Place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Graph:
+    """Everything that is known about one program, in drawing order: inputs, nodes in topological order, outputs."""
+
+    program: str
+    card: str
+    schedule: str  # content hash, empty when there is none
+    vertices: tuple[Vertex, ...]
+    links: tuple[Link, ...]
+    families: tuple[Family, ...]
+    facts: tuple[Fact, ...]
+    measured: bool
+
+    def colour_of(self, vertex: Vertex) -> int | None:
+        """The palette row of the vertex's expert, None for vertices without one."""
+        return next((family.colour for family in self.families if family.name == vertex.expert), None)

@@ -1,0 +1,58 @@
+"""The picture of the SVG as a PNG: the same layout, drawn by Graphviz at twice the size for sharp screens."""
+
+from __future__ import annotations
+
+from omniflow.viz.curves import Path
+from omniflow.viz.dot import MONO, card_table, defaults, head_attributes, label_text, line_attributes
+from omniflow.viz.fold import fold
+from omniflow.viz.graphviz import run_graphviz
+from omniflow.viz.layout import Box, Layout, lay_out
+from omniflow.viz.measure import LABEL_SIZE
+from omniflow.viz.model import Graph
+from omniflow.viz.palette import LIGHT
+
+_ARROW = 7.0
+_MAX_PIXELS = 24_000  # what image viewers and Cairo still take, along one side
+
+
+def draw_png(graph: Graph) -> bytes:
+    """The file's bytes. Errors: DrawError without Graphviz."""
+    return run_graphviz(_source(graph, fold(lay_out(graph))), engine="nop2", form="png:cairo")
+
+
+def _source(graph: Graph, layout: Layout) -> str:
+    numbers = {vertex.id: number for number, vertex in enumerate(graph.vertices)}
+    dpi = min(144.0, _MAX_PIXELS * 72 / max(layout.width, layout.height))
+    head = f'bb="0,0,{layout.width:.1f},{layout.height + 40:.1f}", lp="120,{layout.height + 24:.1f}"'
+    lines = [
+        "digraph {",
+        f"  graph [dpi={dpi:.1f}, outputorder=edgesfirst, {head}, {head_attributes(graph)}]",
+        *defaults(),
+    ]
+    for link in graph.links:
+        ends = f"n{numbers[link.source]} -> n{numbers[link.target]}"
+        lines.append(f'  {ends} [pos="{_pos(layout.paths[link.id], layout)}", {line_attributes(link)}]')
+    for vertex in graph.vertices:
+        centre = _centre(layout.cards[vertex.id], layout)
+        lines.append(f'  n{numbers[vertex.id]} [pos="{centre}", label=<{card_table(vertex, graph)}>]')
+    colours = LIGHT.values
+    pill = f'shape=box, style="rounded,filled", fillcolor="{colours["ground"]}", color="{colours["faint"]}"'
+    pill += f', fontname="{MONO}", fontsize={LABEL_SIZE}, fontcolor="{colours["muted"]}", margin=0, fixedsize=true'
+    for number, link in enumerate(graph.links):
+        box = layout.labels[link.id]
+        size = f"width={box.width / 72:.4f}, height={box.height / 72:.4f}"
+        lines.append(f'  e{number} [pos="{_centre(box, layout)}", {size}, {pill}, label=<{label_text(link)}>]')
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def _centre(box: Box, layout: Layout) -> str:
+    return f"{box.x + box.width / 2:.2f},{layout.height - box.y - box.height / 2:.2f}"
+
+
+def _pos(path: Path, layout: Layout) -> str:
+    """Graphviz's notation: the arrow's tip, then all control points, which stop short of it."""
+    tip = path[-1][3]
+    points = [path[0][0], *(point for piece in path for point in piece[1:])]
+    points[-1] = (tip[0] - _ARROW, tip[1])
+    words = [f"e,{tip[0]:.2f},{layout.height - tip[1]:.2f}"]
+    return " ".join([*words, *(f"{x:.2f},{layout.height - y:.2f}" for x, y in points)])
