@@ -1,0 +1,120 @@
+"""Checks written attributes against their declarations and fills in defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from omniflow_compiler import codes
+from omniflow_compiler.diagnostics import Edit, Report
+from omniflow_compiler.expressions import Expression, ExpressionError
+from omniflow_compiler.library.signature import Attribute
+from omniflow_compiler.quantities import parse_bytes
+from omniflow_compiler.source import Span
+from omniflow_compiler.spec import Attribute as Written
+from omniflow_compiler.suggest import did_you_mean, nearest
+
+MAX_ENTRIES = 10_000
+
+
+def check_attributes(
+    declared: Sequence[Attribute], written: Mapping[str, Written], owner: str, at: Span, report: Report
+) -> dict[str, object]:
+    """Values of all declared attributes; a faulty one is reported and gets its default."""
+    by_name = {attribute.name: attribute for attribute in declared}
+    for name, given in written.items():
+        if name not in by_name:
+            free = [n for n in by_name if n not in written]
+            close = nearest(name, free, most=1)
+            report.add(
+                codes.UNKNOWN_KEY,
+                given.key_span,
+                f"unknown key `{name}` in {owner}",
+                help=did_you_mean(name, free, "key"),
+                edits=[Edit(span=given.key_span, text=close[0])] if close else [],
+            )
+    values: dict[str, object] = {}
+    for attribute in declared:
+        given_value = written.get(attribute.name)
+        values[attribute.name] = attribute.default
+        if given_value is None:
+            if attribute.required and not any(nearest(name, [attribute.name]) for name in written if name not in by_name):
+                report.add(codes.MISSING_KEY, at, f"{owner} has no `{attribute.name}`", help=[attribute.doc])
+            continue
+        problem = _problem(attribute, given_value.value)
+        if problem is None:
+            values[attribute.name] = _value(attribute, given_value.value)
+        else:
+            code, message, help = problem
+            report.add(code, given_value.span, f"`{attribute.name}` of {owner} {message}", help=help)
+    return values
+
+
+_NAMES = {
+    "int": "a whole number", "float": "a number", "bool": "true or false", "text": "text", "ids": "a list of ids",
+    "bytes": "a size such as `256 MiB`", "expression": "a number or an expression", "texts": "a list of texts",
+    "numbers": "a list of numbers",
+}  # fmt: skip
+
+_Problem = tuple[codes.Code, str, list[str]]
+
+
+def _problem(attribute: Attribute, value: object) -> _Problem | None:
+    if not _has_type(attribute, value):
+        return codes.WRONG_TYPE, f"is not {_NAMES[attribute.type]}", [attribute.doc]
+    if attribute.choices and value not in attribute.choices:
+        return codes.BAD_VALUE, f"cannot be `{value}`", did_you_mean(str(value), attribute.choices, "value")
+    if attribute.type == "expression" and isinstance(value, str):
+        try:
+            Expression(value)
+        except ExpressionError as error:
+            return codes.BAD_EXPRESSION, f"cannot be read: {error}", [attribute.doc]
+    numbers = value if isinstance(value, list) else [value]
+    for number in numbers:
+        if isinstance(number, int | float) and not isinstance(number, bool):
+            if attribute.minimum is not None and number < attribute.minimum:
+                return codes.BAD_VALUE, f"is {number}, the least allowed is {attribute.minimum:g}", []
+            if attribute.maximum is not None and number > attribute.maximum:
+                return codes.BAD_VALUE, f"is {number}, the most allowed is {attribute.maximum:g}", []
+    return None
+
+
+def _has_type(attribute: Attribute, value: object) -> bool:
+    match attribute.type:
+        case "int":
+            return _is_int(value)
+        case "float":
+            return _is_number(value)
+        case "bool":
+            return isinstance(value, bool)
+        case "text":
+            return isinstance(value, str)
+        case "ids":
+            return _is_list(value) and all(_is_int(v) and v >= 0 for v in value)  # type: ignore[attr-defined]
+        case "bytes":
+            return isinstance(value, int | str) and not isinstance(value, bool) and parse_bytes(value) is not None
+        case "expression":
+            return _is_int(value) or isinstance(value, str)
+        case "texts":
+            return _is_list(value) and all(isinstance(v, str) for v in value)  # type: ignore[attr-defined]
+        case "numbers":
+            return _is_list(value) and all(_is_number(v) for v in value)  # type: ignore[attr-defined]
+
+
+def _is_int(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 53
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, list) and len(value) <= MAX_ENTRIES
+
+
+def _value(attribute: Attribute, value: object) -> object:
+    if attribute.type == "float" and isinstance(value, int):
+        return float(value)
+    if attribute.type == "bytes" and isinstance(value, int | str):
+        return parse_bytes(value)
+    return tuple(value) if isinstance(value, list) else value

@@ -1,0 +1,123 @@
+"""Builds the graph: every edge end is given its node and port."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import networkx as nx
+
+from omniflow_compiler import codes
+from omniflow_compiler.diagnostics import Edit, Report
+from omniflow_compiler.graph import Component, Edge, Node, ProgramGraph
+from omniflow_compiler.library.signature import Port
+from omniflow_compiler.spec import CardSpec, EdgeSpec, Name, PortRef, ProgramSpec
+from omniflow_compiler.suggest import did_you_mean, nearest
+from omniflow_compiler.types import UNKNOWN, Type, TypeSyntaxError, parse_type
+
+
+def build_graph(
+    program: ProgramSpec,
+    card: CardSpec,
+    components: Mapping[str, Component],
+    nodes: Mapping[str, Node],
+    report: Report,
+) -> ProgramGraph:
+    """The program's graph; edges with an end that does not exist are reported and left out."""
+    inputs = {name: _input_type(spec.type, report) for name, spec in program.inputs.items()}
+    edges = [edge for spec in program.edges if (edge := _edge(spec, program, nodes, report)) is not None]
+    for output in program.outputs.values():
+        _check_end(output.ref, nodes, "output", report)
+    graph: nx.MultiDiGraph[str] = nx.MultiDiGraph()
+    graph.add_nodes_from(nodes)
+    incoming: dict[str, list[Edge]] = {name: [] for name in nodes}
+    outgoing: dict[str, list[Edge]] = {name: [] for name in nodes}
+    for edge in edges:
+        incoming[edge.target_node].append(edge)
+        if edge.source_node is not None:
+            outgoing[edge.source_node].append(edge)
+            if not edge.is_back:
+                graph.add_edge(edge.source_node, edge.target_node, key=edge.key)
+    return ProgramGraph(
+        card=card,
+        program=program,
+        components=components,
+        inputs=inputs,
+        nodes=nodes,
+        edges=tuple(edges),
+        incoming={name: tuple(found) for name, found in incoming.items()},
+        outgoing={name: tuple(found) for name, found in outgoing.items()},
+        graph=graph,
+    )
+
+
+def _input_type(name: Name, report: Report) -> Type:
+    try:
+        return parse_type(name.text)
+    except TypeSyntaxError as error:
+        report.add(codes.BAD_TYPE, name.span, f"`{name.text[:80]}` is no type: {error}")
+        return UNKNOWN
+
+
+def _edge(spec: EdgeSpec, program: ProgramSpec, nodes: Mapping[str, Node], report: Report) -> Edge | None:
+    source_ok, source = _source(spec.source, program, nodes, report)
+    target_ok, target = _check_end(spec.target, nodes, "input", report)
+    if not (source_ok and target_ok):
+        return None
+    assert spec.target.node is not None
+    return Edge(
+        spec=spec,
+        source_node=spec.source.node,
+        source_port=source,
+        target_node=spec.target.node,
+        target_port=target,
+    )
+
+
+def _source(
+    ref: PortRef, program: ProgramSpec, nodes: Mapping[str, Node], report: Report
+) -> tuple[bool, Port | None]:
+    if ref.node is not None:
+        return _check_end(ref, nodes, "output", report)
+    if ref.port in program.inputs:
+        return True, None
+    help = did_you_mean(ref.port, program.inputs, "input")
+    if ref.port in nodes:
+        ports = sorted(nodes[ref.port].outputs)
+        help = [f"`{ref.port}` is a node: name its port, {' or '.join(f'`{ref.port}.{p}`' for p in ports)}"]
+    report.add(codes.UNKNOWN_INPUT, ref.span, f"unknown program input `{ref.port}`", help=help)
+    return False, None
+
+
+def _check_end(ref: PortRef, nodes: Mapping[str, Node], side: str, report: Report) -> tuple[bool, Port | None]:
+    assert ref.node is not None
+    node = nodes.get(ref.node)
+    if node is None:
+        span = ref.span.part(0, len(ref.node)) if ref.span.line == ref.span.end_line else ref.span
+        close = nearest(ref.node, nodes, most=1)
+        edits = [Edit(span=span, text=close[0])] if close else []
+        report.add(codes.UNKNOWN_NODE, span, f"unknown node `{ref.node}`", help=did_you_mean(ref.node, nodes, "node"), edits=edits)
+        return False, None
+    if not node.is_known:
+        return True, None
+    ports, others = (node.outputs, node.inputs) if side == "output" else (node.inputs, node.outputs)
+    port = ports.get(ref.port)
+    if port is None:
+        _unknown_port(ref, node, side, ports, others, report)
+        return False, None
+    return True, port
+
+
+def _unknown_port(
+    ref: PortRef, node: Node, side: str, ports: Mapping[str, Port], others: Mapping[str, Port], report: Report
+) -> None:
+    offset = len(ref.node or "") + 1
+    span = ref.span.part(offset, len(ref.port)) if ref.span.line == ref.span.end_line else ref.span
+    if ref.port in others:
+        other = "input" if side == "output" else "output"
+        message = f"`{ref}` is an {other} port, an {side} is needed here"
+        help = did_you_mean(ref.port, ports, f"{side} port")
+    else:
+        message = f"{node.label} has no {side} port `{ref.port}`"
+        help = did_you_mean(ref.port, ports, f"{side} port")
+    close = nearest(ref.port, ports, most=1)
+    report.add(codes.UNKNOWN_PORT, span, message, help=help, edits=[Edit(span=span, text=close[0])] if close else [])

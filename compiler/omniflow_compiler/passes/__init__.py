@@ -1,0 +1,1 @@
+"""The passes over the graph, in the order of `pipeline.py`."""

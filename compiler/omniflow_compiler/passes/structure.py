@@ -1,0 +1,171 @@
+"""Checks the shape of the graph: producers, required inputs, cycles, reachability."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+
+import networkx as nx
+
+from omniflow_compiler import codes
+from omniflow_compiler.diagnostics import Label, Report
+from omniflow_compiler.graph import Edge, Node, ProgramGraph
+
+
+def check_structure(graph: ProgramGraph, report: Report) -> None:
+    """Reports every fault of shape; the graph may still be used for what does not depend on it."""
+    for node in graph.nodes.values():
+        _check_producers(node, graph, report)
+        _check_required(node, graph, report)
+        _check_read(node, graph, report)
+    _check_cycles(graph, report)
+    _check_back_edges(graph, report)
+    _check_inputs(graph, report)
+    _check_outputs(graph, report)
+
+
+def _check_producers(node: Node, graph: ProgramGraph, report: Report) -> None:
+    first: dict[str, Edge] = {}
+    for edge in graph.incoming[node.id]:
+        port = edge.spec.target.port
+        if port not in first:
+            first[port] = edge
+        elif edge.target_port is not None and not edge.target_port.variadic:
+            report.add(
+                codes.TWO_PRODUCERS,
+                edge.spec.target.span,
+                f"`{edge.spec.target}` has two producers, `{first[port].spec.source}` and `{edge.spec.source}`",
+                labels=[Label(span=first[port].spec.target.span, text="already fed here")],
+                help=["join the two with an op such as `concat` or `add`, or remove one edge"],
+            )
+
+
+def _check_required(node: Node, graph: ProgramGraph, report: Report) -> None:
+    fed = {edge.spec.target.port for edge in graph.incoming[node.id]}
+    # An edge that was reported as broken may have been meant for this port: do not complain twice.
+    meant = {e.target.port for e in graph.program.edges if e.target.node == node.id}
+    for port in node.inputs.values():
+        if port.required and port.name not in fed and port.name not in meant:
+            report.add(
+                codes.MISSING_INPUT,
+                node.span,
+                f"required input `{node.id}.{port.name}` of {node.label} has no producer",
+                note=f"needs {port.type}",
+                help=_candidates(node, port.name, graph),
+            )
+
+
+def _candidates(node: Node, port: str, graph: ProgramGraph) -> list[str]:
+    base = node.inputs[port].pattern.base
+    fitting = [
+        f"`{other.id}.{output.name}`"
+        for other in graph.nodes.values()
+        for output in other.outputs.values()
+        if other.id != node.id and output.pattern.base == base
+    ]
+    fitting += [f"`{name}`" for name, type in graph.inputs.items() if type.base == base]
+    if not fitting:
+        return [f"add an edge `... -> {node.id}.{port}`"]
+    return [f"ports of that kind: {', '.join(sorted(fitting)[:6])}"]
+
+
+def _check_read(node: Node, graph: ProgramGraph, report: Report) -> None:
+    named = {output.ref.node for output in graph.program.outputs.values()}
+    named |= {edge.source.node for edge in graph.program.edges}
+    if node.is_known and node.id not in named:
+        report.add(
+            codes.FEEDS_NOTHING,
+            node.span,
+            f"node `{node.id}` feeds nothing",
+            help=["connect one of its outputs to a node or a program output, or remove it"],
+        )
+
+
+def _check_cycles(graph: ProgramGraph, report: Report) -> None:
+    by_ends = {(edge.source_node, edge.target_node): edge for edge in reversed(graph.edges) if not edge.is_back}
+    for component in nx.strongly_connected_components(graph.graph):
+        if len(component) == 1:
+            (name,) = component
+            if graph.graph.has_edge(name, name):
+                edge = by_ends[name, name]
+                help = [f"a feedback is declared: `- {edge.spec.source} -> {edge.spec.target}: {{back_edge: {{initial: 0, bound: 8}}}}`"]
+                report.add(codes.SELF_LOOP, edge.spec.span, f"node `{name}` feeds itself", help=help)
+            continue
+        _report_cycle(shortest_cycle(graph, component), by_ends, report)
+
+
+def shortest_cycle(graph: ProgramGraph, component: Iterable[str]) -> list[str]:
+    """One shortest cycle through the component's first node by name, as node ids in order."""
+    members = set(component)
+    start = min(members)
+    before: dict[str, str] = {}
+    queue = deque([start])
+    while queue:
+        name = queue.popleft()
+        for target in sorted(set(graph.graph.successors(name)) & members):
+            if target == start:
+                path = [name]
+                while path[-1] != start:
+                    path.append(before[path[-1]])
+                return path[::-1]
+            if target not in before:
+                before[target] = name
+                queue.append(target)
+    return [start]
+
+
+def _report_cycle(path: list[str], by_ends: dict[tuple[str | None, str], Edge], report: Report) -> None:
+    edges = [by_ends[a, b] for a, b in zip(path, [*path[1:], path[0]], strict=True)]
+    last = max(edges, key=lambda edge: edge.key)
+    shown = [*path, path[0]]
+    if len(shown) > 12:
+        shown = [*shown[:6], f"({len(shown) - 10} more)", *shown[-4:]]
+    report.add(
+        codes.CYCLE,
+        last.spec.span,
+        f"undeclared cycle: {' -> '.join(shown)}",
+        labels=[Label(span=edge.spec.span, text="and this edge") for edge in edges if edge is not last][:6],
+        help=[f"if it is meant, declare it: `- {last.spec.source} -> {last.spec.target}: {{back_edge: {{initial: 0, bound: 8}}}}`"],
+    )
+
+
+def _check_back_edges(graph: ProgramGraph, report: Report) -> None:
+    for edge in graph.edges:
+        written = edge.spec.attributes.get("back_edge")
+        if written is None:
+            continue
+        value = written.value if isinstance(written.value, dict) else {}
+        missing = [key for key in ("initial", "bound") if key not in value]
+        if missing:
+            help = ["`initial` is what the first round reads, `bound` the most rounds"]
+            report.add(codes.BACK_EDGE, written.span, f"back edge has no {' and no '.join(f'`{m}`' for m in missing)}", help=help)
+
+
+def _check_inputs(graph: ProgramGraph, report: Report) -> None:
+    read = {edge.source.port for edge in graph.program.edges if edge.source.node is None}
+    conditions = " ".join(
+        str(node.when.value) for node in graph.program.nodes.values() if node.when is not None
+    )
+    for name, spec in graph.program.inputs.items():
+        if name not in read and f"inputs.{name}" not in conditions:
+            report.add(codes.UNUSED_INPUT, spec.name.span, f"program input `{name}` is never read", help=["connect it or remove it"])
+
+
+def _check_outputs(graph: ProgramGraph, report: Report) -> None:
+    reached = {edge.target_node for edge in graph.edges if edge.source_node is None}
+    queue = deque(sorted(reached))
+    while queue:
+        for target in graph.graph.successors(queue.popleft()):
+            if target not in reached:
+                reached.add(target)
+                queue.append(target)
+    for output in graph.program.outputs.values():
+        node = graph.nodes.get(output.ref.node or "")
+        if node is not None and node.is_known and node.id not in reached and graph.program.inputs:
+            report.add(
+                codes.UNREACHABLE_OUTPUT,
+                output.ref.span,
+                f"output `{output.name.text}` cannot be reached from any input",
+                labels=[Label(span=node.span, text=f"nothing that leads to `{node.id}` reads an input")],
+                help=["connect a program input to one of the nodes before it"],
+            )

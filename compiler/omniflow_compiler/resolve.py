@@ -1,0 +1,273 @@
+"""Gives every name its meaning: components their experts, nodes their signatures, attributes their values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from omniflow_compiler import codes
+from omniflow_compiler.attributes import check_attributes
+from omniflow_compiler.checkpoint import read_config
+from omniflow_compiler.diagnostics import Edit, Label, Report
+from omniflow_compiler.expressions import Expression, ExpressionError
+from omniflow_compiler.graph import Component, Node
+from omniflow_compiler.library.library import Library
+from omniflow_compiler.library.signature import ExpertSignature, FromConfig, Ports
+from omniflow_compiler.source import Span
+from omniflow_compiler.spec import CardSpec, ComponentSpec, LoopSpec, Name, NodeSpec, ProgramSpec
+from omniflow_compiler.suggest import did_you_mean, nearest
+
+_NO_PORTS = Ports(inputs=(), outputs=())
+
+
+def unknown(report: Report, code: codes.Code, name: Name, known: Mapping[str, object], what: str, near: str = "") -> None:
+    """Reports a name that is not there, with the nearest ones."""
+    close = nearest(name.text, known, most=1)
+    report.add(
+        code,
+        name.span,
+        f"unknown {what} `{name.text}`{near}",
+        help=did_you_mean(name.text, known, what),
+        edits=[Edit(span=name.span, text=close[0])] if close else [],
+    )
+
+
+def resolve_components(card: CardSpec, library: Library, report: Report) -> dict[str, Component]:
+    """The card's components whose expert is installed."""
+    components: dict[str, Component] = {}
+    for name, spec in card.components.items():
+        signature = library.expert(spec.use.text)
+        if signature is None:
+            unknown(report, codes.UNKNOWN_EXPERT, spec.use, library.experts, "expert")
+        else:
+            components[name] = _component(spec, signature, report)
+    return components
+
+
+def _component(spec: ComponentSpec, signature: ExpertSignature, report: Report) -> Component:
+    owner = f"component `{spec.name.text}`"
+    if signature.needs_source and spec.source is None:
+        help = ["`from:` names the folder of the checkpoint"]
+        report.add(codes.MISSING_KEY, spec.name.span, f"{owner} has no `from`", help=help)
+    config = read_config(spec.source) if spec.source and not spec.source.startswith("$") else {}
+    sizes = {name: _size(size, config) for name, size in signature.sizes.items()}
+    return Component(
+        spec=spec,
+        signature=signature,
+        sizes={name: size for name, size in sizes.items() if size is not None},
+        attributes=check_attributes(signature.attributes, spec.attributes, owner, spec.name.span, report),
+        num_parameters=_size(signature.num_parameters, config) or 0,
+    )
+
+
+def _size(size: int | FromConfig, config: Mapping[str, object]) -> int | None:
+    if isinstance(size, int):
+        return size
+    value: object = config
+    for step in size.path.split("."):
+        value = value.get(step) if isinstance(value, dict) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) else size.default
+
+
+def resolve_loops(
+    card: CardSpec, components: Mapping[str, Component], library: Library, report: Report
+) -> dict[str, Node]:
+    """Each of the card's loops as a node without id: its ports come from the expert it binds."""
+    loops: dict[str, Node] = {}
+    for name, spec in card.loops.items():
+        node = _loop(name, spec, card, components, library, report)
+        if node is not None:
+            loops[name] = node
+    return loops
+
+
+def _loop(
+    name: str, spec: LoopSpec, card: CardSpec, components: Mapping[str, Component], library: Library, report: Report
+) -> Node | None:
+    if spec.cache is not None and spec.cache.text not in card.caches:
+        unknown(report, codes.UNKNOWN_CACHE, spec.cache, card.caches, "cache")
+    if spec.binds.text not in card.components:
+        unknown(report, codes.UNKNOWN_COMPONENT, spec.binds, card.components, "component")
+    kind, component = library.loops.get(spec.kind.text), components.get(spec.binds.text)
+    if kind is None:
+        return None
+    attributes = check_attributes(kind.attributes, spec.attributes, f"loop `{name}`", spec.name.span, report)
+    if component is None:
+        return None
+    ports = component.signature.serves.get(kind.kind)
+    if ports is None:
+        _wrong_role(name, spec, component, components, report)
+        return None
+    _check_ids(attributes, spec, component, report)
+    return Node(
+        id=name,
+        spec=None,
+        is_known=True,
+        loop=kind,
+        loop_spec=spec,
+        component=component,
+        inputs={port.name: port for port in ports.inputs},
+        outputs={port.name: port for port in ports.outputs},
+        attributes=attributes,
+        span=spec.span,
+    )
+
+
+def _wrong_role(
+    name: str, spec: LoopSpec, component: Component, components: Mapping[str, Component], report: Report
+) -> None:
+    kind, served = spec.kind.text, sorted(component.signature.serves)
+    fitting = sorted(n for n, c in components.items() if kind in c.signature.serves)
+    help = [f"components that `{kind}` can bind: {', '.join(f'`{n}`' for n in fitting)}"] if fitting else []
+    if served:
+        help.append(f"`{component.spec.name.text}` can be bound by {', '.join(f'`{k}`' for k in served)}")
+    report.add(
+        codes.WRONG_ROLE,
+        spec.binds.span,
+        f"loop `{name}` of kind `{kind}` cannot bind `{spec.binds.text}`, a {component.signature.role.replace('_', ' ')}",
+        labels=[Label(span=component.spec.use.span, text=f"`{component.signature.use}` is declared here")],
+        help=help,
+    )
+
+
+def _check_ids(attributes: Mapping[str, object], spec: LoopSpec, component: Component, report: Report) -> None:
+    vocabulary = component.sizes.get("vocabulary")
+    for key in ("stop", "suppress"):
+        ids = attributes.get(key)
+        if vocabulary is None or not isinstance(ids, tuple) or key not in spec.attributes:
+            continue
+        outside = [i for i in ids if isinstance(i, int) and i >= vocabulary]
+        if outside:
+            report.add(
+                codes.VOCABULARY,
+                spec.attributes[key].span,
+                f"`{key}` names id {outside[0]}, the vocabulary of `{spec.binds.text}` has {vocabulary} ids",
+                labels=[Label(span=component.spec.use.span, text=f"{vocabulary} ids, 0 to {vocabulary - 1}")],
+            )
+
+
+def resolve_nodes(
+    program: ProgramSpec,
+    loops: Mapping[str, Node],
+    card: CardSpec,
+    components: Mapping[str, Component],
+    library: Library,
+    report: Report,
+) -> dict[str, Node]:
+    """The program's nodes; those that could not be resolved are there too, marked unknown."""
+    nodes: dict[str, Node] = {}
+    for name, spec in program.nodes.items():
+        if spec.kind == "op":
+            resolved = _op_node(spec, card, components, library, report)
+        else:
+            resolved = _loop_node(spec, loops, card, report)
+        nodes[name] = resolved or _unknown_node(name, spec.span, spec)
+        _check_when(spec, program, card, report)
+    for name in sorted(program.broken_nodes):
+        nodes[name] = _unknown_node(name, program.span, None)
+    return nodes
+
+
+def _unknown_node(name: str, span: Span, spec: NodeSpec | None) -> Node:
+    return Node(id=name, spec=spec, is_known=False, inputs={}, outputs={}, attributes={}, span=span)
+
+
+def _op_node(
+    spec: NodeSpec, card: CardSpec, components: Mapping[str, Component], library: Library, report: Report
+) -> Node | None:
+    op = library.ops.get(spec.name.text)
+    if op is None:
+        unknown(report, codes.UNKNOWN_OP, spec.name, library.ops, "op")
+        return None
+    owner = f"op `{op.name}` of node `{spec.id.text}`"
+    attributes = check_attributes(op.attributes, spec.attributes, owner, spec.id.span, report)
+    component = None
+    if spec.component is not None:
+        component = components.get(spec.component.text)
+        if spec.component.text not in card.components:
+            unknown(report, codes.UNKNOWN_COMPONENT, spec.component, card.components, "component")
+            return None
+        if component is None:
+            return None
+        if op.needs is not None and component.signature.role != op.needs:
+            _wrong_op_role(spec, op.needs, component, components, report)
+            return None
+        if op.needs is None:
+            report.add(codes.UNKNOWN_KEY, spec.component.span, f"op `{op.name}` works without a component", help=["leave `with` out"])
+    elif op.needs is not None:
+        fitting = sorted(n for n, c in components.items() if c.signature.role == op.needs)
+        help = [f"components with the role {op.needs}: {', '.join(f'`{n}`' for n in fitting)}"] if fitting else []
+        report.add(codes.MISSING_KEY, spec.id.span, f"{owner} has no `with`: it needs a {op.needs}", help=help)
+        return None
+    return Node(
+        id=spec.id.text,
+        spec=spec,
+        is_known=True,
+        op=op,
+        component=component,
+        inputs={port.name: port for port in op.ports.inputs},
+        outputs={port.name: port for port in op.ports.outputs},
+        attributes=attributes,
+        each=spec.each,
+        span=spec.id.span,
+    )
+
+
+def _wrong_op_role(
+    spec: NodeSpec, needs: str, component: Component, components: Mapping[str, Component], report: Report
+) -> None:
+    assert spec.component is not None
+    fitting = sorted(n for n, c in components.items() if c.signature.role == needs)
+    report.add(
+        codes.WRONG_ROLE,
+        spec.component.span,
+        f"op `{spec.name.text}` needs a {needs}, `{spec.component.text}` is a {component.signature.role.replace('_', ' ')}",
+        labels=[Label(span=component.spec.use.span, text=f"`{component.signature.use}` is declared here")],
+        help=[f"components with that role: {', '.join(f'`{n}`' for n in fitting)}"] if fitting else [],
+    )
+
+
+def _loop_node(spec: NodeSpec, loops: Mapping[str, Node], card: CardSpec, report: Report) -> Node | None:
+    if spec.name.text not in card.loops:
+        unknown(report, codes.UNKNOWN_LOOP, spec.name, card.loops, "loop", f" in card `{card.id.text}`")
+        return None
+    for name, written in spec.attributes.items():
+        help = [f"loop attributes belong to `{spec.name.text}` in the card"]
+        report.add(codes.UNKNOWN_KEY, written.key_span, f"unknown key `{name}` in node `{spec.id.text}`", help=help)
+    loop = loops.get(spec.name.text)
+    if loop is None:
+        return None
+    return Node(
+        id=spec.id.text,
+        spec=spec,
+        is_known=True,
+        loop=loop.loop,
+        loop_spec=loop.loop_spec,
+        component=loop.component,
+        inputs=loop.inputs,
+        outputs=loop.outputs,
+        attributes=loop.attributes,
+        each=spec.each,
+        span=spec.id.span,
+    )
+
+
+def _check_when(spec: NodeSpec, program: ProgramSpec, card: CardSpec, report: Report) -> None:
+    if spec.when is None or not isinstance(spec.when.value, str):
+        return
+    names = {*(f"inputs.{name}" for name in program.inputs)}
+    names |= {f"params.{name}" for name in (*program.params, *card.params)}
+    check_expression(spec.when.value, spec.when.span, names, codes.BAD_EXPRESSION, report)
+
+
+def check_expression(text: str, span: Span, names: set[str], code: codes.Code, report: Report) -> None:
+    """Reports an expression that cannot be read or that reads a name that is not there."""
+    try:
+        expression = Expression(text)
+    except ExpressionError as error:
+        report.add(code, span, f"`{text[:80]}` cannot be read: {error}", help=["names, numbers, texts, comparisons, and, or, not, + - *"])
+        return
+    for name in sorted(expression.names - names):
+        report.add(code, span, f"`{name}` is not known here", help=did_you_mean(name, names, "name"))
+
+
+Resolver = Callable[[ProgramSpec], Mapping[str, Node]]
