@@ -51,7 +51,7 @@ class Faults(Exception):
     """The compilation found errors; `report` has them all."""
 
     def __init__(self, report: Report) -> None:
-        super().__init__(f"{report.num_errors} errors")
+        super().__init__("; ".join(f"{found.span}: {found.code} {found.message}" for found in report))
         self.report = report
 
 
@@ -95,6 +95,11 @@ class Report:
     @property
     def num_errors(self) -> int:
         return sum(found.level == "error" for found in self._found)
+
+    @property
+    def has_unresolved_names(self) -> bool:
+        """Whether something could not be read or found, so that what depends on it is unknown."""
+        return any(found.level == "error" and found.code < "OF2" for found in self._found)
 
     def replace(self, found: Iterable[Diagnostic]) -> None:
         """Puts other findings in place of all recorded ones (used when lint levels are applied)."""

@@ -214,7 +214,7 @@ class _Converter:
         if not isinstance(node, yaml.ScalarNode):
             self.report.add(codes.SYNTAX, self.span(node), "keys are plain text, not lists or mappings")
             raise _Stop
-        if node.value == "<<" and node.style is None:
+        if node.value == "<<" and not node.style:
             self.report.add(codes.TAG, self.span(node), "merge keys (`<<`) are not part of the language")
         self._refuse_tag(node)
         return str(node.value)
@@ -239,7 +239,7 @@ class _Converter:
 
 def _resolve(node: yaml.ScalarNode) -> ScalarValue:
     text = str(node.value)
-    if node.style is not None:
+    if node.style:  # quoted or a block
         return text
     if text in _CONSTANTS:
         return _CONSTANTS[text]

@@ -275,9 +275,9 @@ def _edges(document: Mapping, report: Report) -> Iterator[EdgeSpec]:
             edge = _edge(item.value, item.span, {}, order, report)
         elif isinstance(item, Mapping) and len(item.entries) == 1:
             ((text, entry),) = item.entries.items()
-            if not validate(entry.value, "program", "edge", report, "the edge") or not isinstance(entry.value, Mapping):
-                continue
-            edge = _edge(text, entry.key, _attributes(entry.value), order, report)
+            is_sound = validate(entry.value, "program", "edge", report, "the edge")
+            attributes = _attributes(entry.value) if is_sound and isinstance(entry.value, Mapping) else {}
+            edge = _edge(text, entry.key, attributes, order, report)
         else:
             help = ["`- a.x -> b.y`, or `- a.x ~> b.y: {chunk: 32}`"]
             report.add(codes.BAD_EDGE, item.span.start, "an edge is one line of text, attributes behind a colon", help=help)

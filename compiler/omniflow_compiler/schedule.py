@@ -1,15 +1,15 @@
 """The schedule: the compiler's result and the only thing the runtime reads.
 
-A schedule is deterministic JSON. `Schedule.to_json` gives the canonical bytes, `content_hash` names them;
-`read_schedule` refuses another language version, another kind of file and a hash that does not match its content.
+A schedule is deterministic JSON: its bytes do not depend on the order or the layout of the source files, so the places
+things were written at are kept beside it in a map (`docs/decisions/0002-places-beside-the-schedule.md`).
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 LANGUAGE_VERSION = 1
@@ -198,7 +198,6 @@ class Schedule:
 
     program: str
     card: str
-    digests: Mapping[str, str]
     compiler: str
     params: Mapping[str, Json]
     capabilities: tuple[str, ...]
@@ -216,9 +215,13 @@ class Schedule:
     content_hash: str = field(default="")
 
     def to_json(self) -> str:
-        """Canonical JSON: sorted keys, two-space indent, a final newline; byte-equal for equal schedules."""
-        body = {"omniflow": LANGUAGE_VERSION, "kind": "schedule", "format": FORMAT_VERSION, **asdict(self)}
-        return json.dumps(body, sort_keys=True, indent=1, ensure_ascii=False) + "\n"
+        """Canonical JSON without places: byte-equal for equal schedules."""
+        return _dump({**_header("schedule"), **_without_places(asdict(self))})
+
+    def to_map(self) -> str:
+        """Places of everything in the schedule, as JSON, for messages and drawings."""
+        body = {"hash": self.content_hash, "places": {path: list(place) for path, place in _places(asdict(self), "")}}
+        return _dump({**_header("schedule-map"), **body})
 
     def node(self, node_id: str) -> Node:
         """The node of that id. Errors: KeyError."""
@@ -226,3 +229,38 @@ class Schedule:
             if node.id == node_id:
                 return node
         raise KeyError(node_id)
+
+
+def content_hash(schedule: Schedule) -> str:
+    """sha256 over the canonical JSON with an empty hash."""
+    body = {**_without_places(asdict(schedule)), "content_hash": ""}
+    return hashlib.sha256(_dump({**_header("schedule"), **body}).encode()).hexdigest()
+
+
+def _header(kind: str) -> dict[str, Json]:
+    return {"omniflow": LANGUAGE_VERSION, "kind": kind, "format": FORMAT_VERSION}
+
+
+def _dump(body: Json) -> str:
+    return json.dumps(body, sort_keys=True, indent=1, ensure_ascii=False) + "\n"
+
+
+def _without_places(value: Json) -> Json:
+    if isinstance(value, dict):
+        return {key: _without_places(item) for key, item in value.items() if key != "place"}
+    if isinstance(value, list | tuple):
+        return [_without_places(item) for item in value]
+    return value
+
+
+def _places(value: Json, path: str) -> Iterator[tuple[str, tuple[str, int, int]]]:
+    if isinstance(value, dict):
+        if "place" in value:
+            place = value["place"]
+            yield path, (place["file"], place["line"], place["column"])
+        for key, item in value.items():
+            if key != "place":
+                yield from _places(item, f"{path}/{key}")
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            yield from _places(item, f"{path}/{index}")

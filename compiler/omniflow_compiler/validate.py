@@ -36,6 +36,8 @@ def _validator(kind: str, part: str) -> Draft202012Validator:
     for name in ("nodes", "edges"):
         if name in properties:
             properties[name] = {"type": properties[name]["type"]}
+    for name in ("omniflow", "kind"):  # read before anything else
+        properties[name] = {}
     return Draft202012Validator({**whole, "properties": properties})
 
 

@@ -159,6 +159,8 @@ def _check_outputs(graph: ProgramGraph, report: Report) -> None:
             if target not in reached:
                 reached.add(target)
                 queue.append(target)
+    if report.has_unresolved_names:
+        return  # what is missing may be what would have reached it
     for output in graph.program.outputs.values():
         node = graph.nodes.get(output.ref.node or "")
         if node is not None and node.is_known and node.id not in reached and graph.program.inputs:

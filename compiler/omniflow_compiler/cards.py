@@ -1,0 +1,83 @@
+"""Finds the card of a program and the programs of a card, by id among the files of one folder or by path."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from omniflow_compiler import codes
+from omniflow_compiler.diagnostics import Report
+from omniflow_compiler.load import Mapping, Scalar, read_document
+from omniflow_compiler.parse import kind_of
+from omniflow_compiler.source import SourceSet
+from omniflow_compiler.spec import CardSpec, Name
+from omniflow_compiler.suggest import did_you_mean
+
+MAX_SIBLINGS = 200
+
+
+def find_card(program: Path, name: Name, sources: SourceSet, report: Report) -> tuple[Path, Mapping] | None:
+    """The card's file and document; None with the reason in the report."""
+    if not name.text:
+        return None  # reported as a missing key
+    if name.text.endswith((".yaml", ".yml")):
+        return _by_path(program, name, sources, report)
+    found: dict[str, Path] = {}
+    for path in _files(program.parent, "card"):
+        identity = _identity(path, "card")
+        if identity is not None:
+            found.setdefault(identity[0], path)
+    if name.text not in found:
+        help = did_you_mean(name.text, found, "card")
+        report.add(codes.UNKNOWN_CARD, name.span, f"no card `{name.text}` in this folder", help=help)
+        return None
+    return _document(found[name.text], sources, report)
+
+
+def _by_path(program: Path, name: Name, sources: SourceSet, report: Report) -> tuple[Path, Mapping] | None:
+    path = (program.parent / name.text).resolve()
+    if Path(name.text).is_absolute() or not path.is_relative_to(sources.root):
+        help = [f"cards are named by a relative path inside `{sources.root.name}`"]
+        report.add(codes.UNKNOWN_CARD, name.span, f"card `{name.text}` is outside the project", help=help)
+        return None
+    if not path.is_file():
+        report.add(codes.UNKNOWN_CARD, name.span, f"there is no file `{name.text}`", help=["the path is relative to this file"])
+        return None
+    return _document(path, sources, report)
+
+
+def _document(path: Path, sources: SourceSet, report: Report) -> tuple[Path, Mapping] | None:
+    document = read_document(path, sources, report)
+    if document is None:
+        return None
+    source, tree = document
+    kind = kind_of(tree, report)
+    if kind == "card":
+        return path, tree
+    if kind is not None:
+        report.add(codes.KIND, tree.entries["kind"].value.span, f"`{source.name}` is a {kind}, a card is needed")
+    return None
+
+
+def sibling_programs(card_path: Path, card: CardSpec, besides: Path) -> Iterator[Path]:
+    """Programs beside the card that name it."""
+    for path in _files(card_path.parent, "program"):
+        identity = _identity(path, "program")
+        if identity is not None and path.resolve() != besides.resolve():
+            if identity[1] in (card.id.text, card_path.name, f"./{card_path.name}"):
+                yield path
+
+
+def _files(folder: Path, kind: str) -> list[Path]:
+    names = sorted({*folder.glob(f"{kind}.y*ml"), *folder.glob(f"*.{kind}.y*ml")})
+    return [path for path in names if path.suffix in (".yaml", ".yml")][:MAX_SIBLINGS]
+
+
+def _identity(path: Path, kind: str) -> tuple[str, str] | None:
+    """The id and the named card of a spec of that kind."""
+    document = read_document(path, SourceSet(path.parent), Report())
+    if document is None or kind_of(document[1], Report()) != kind:
+        return None
+    texts = [document[1].get(key) for key in ("id", "card")]
+    values = [str(value.value) if isinstance(value, Scalar) else "" for value in texts]
+    return values[0], values[1]

@@ -1,0 +1,221 @@
+"""Lowers the planned graph to the schedule: canonical, hashable, the same for every order of the file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from omniflow_compiler.graph import Component, Edge, Node, ProgramGraph
+from omniflow_compiler.library.signature import Port as PortSignature
+from omniflow_compiler.passes.plan import Plan, size_number
+from omniflow_compiler.passes.types import Types
+from omniflow_compiler.schedule import (
+    Cache,
+    Channel,
+    Expert,
+    Input,
+    Json,
+    Output,
+    Place,
+    Port,
+    PortType,
+    Schedule,
+    content_hash,
+)
+from omniflow_compiler.schedule import Node as ScheduledNode
+from omniflow_compiler.source import Span
+from omniflow_compiler.types import DTYPE_BYTES, UNKNOWN, Type
+from omniflow_compiler.version import VERSION
+
+
+def lower(graph: ProgramGraph, types: Types, plan: Plan, outputs: Sequence[str]) -> Schedule:
+    """The schedule of a graph without faults."""
+    nodes = tuple(_node(graph.nodes[name], graph, types, plan) for name in plan.order)
+    components = {n.component.spec.name.text: n.component for n in _scheduled(graph, plan) if n.component is not None}
+    read = {e.spec.source.port for name in plan.order for e in graph.incoming[name] if e.source_node is None}
+    schedule = Schedule(
+        program=graph.program.id.text,
+        card=graph.card.id.text,
+        compiler=VERSION,
+        params=dict(sorted({**graph.card.params, **graph.program.params}.items())),
+        capabilities=tuple(sorted(name.text for name in graph.card.capabilities)),
+        parity=_json(dict(graph.card.parity)),
+        inputs=tuple(_input(name, graph, name in read) for name in sorted(graph.program.inputs)),
+        outputs=tuple(_output(name, graph, types) for name in sorted(outputs)),
+        experts=tuple(_expert(components[name]) for name in sorted(components)),
+        caches=tuple(_caches(graph, plan)),
+        nodes=nodes,
+        channels=tuple(_channels(graph, types, plan)),
+        buffers=plan.buffers,
+        memory=plan.memory,
+        critical_path=plan.critical_path,
+        critical_seconds=plan.critical_seconds,
+    )
+    return replace(schedule, content_hash=content_hash(schedule))
+
+
+def _scheduled(graph: ProgramGraph, plan: Plan) -> Iterable[Node]:
+    return (graph.nodes[name] for name in plan.order)
+
+
+def place(span: Span) -> Place:
+    return Place(file=span.file, line=span.line, column=span.column)
+
+
+def port_type(type: Type) -> PortType:
+    """The part of a type that the runtime reads."""
+    rate = type.rate
+    return PortType(
+        text=str(type),
+        base=type.base,
+        dtype=type.dtype,
+        axes=tuple(str(axis.size) + ("*" if axis.items else "") for axis in type.axes),
+        rate_hz=None if rate is None or rate.variable is not None else float(rate.factor),
+        vocabulary=None if type.vocabulary is None else size_number(type.vocabulary),
+    )
+
+
+def _json(value: object) -> Json:
+    """Tuples as lists, mappings with sorted keys."""
+    if isinstance(value, Mapping):
+        return {str(key): _json(value[key]) for key in sorted(value)}
+    if isinstance(value, list | tuple):
+        return [_json(item) for item in value]
+    return value
+
+
+def _input(name: str, graph: ProgramGraph, is_read: bool) -> Input:
+    spec = graph.program.inputs[name]
+    return Input(
+        name=name,
+        type=port_type(graph.inputs[name]),
+        required=is_read and not spec.has_default,
+        default=spec.default,
+        place=place(spec.name.span),
+    )
+
+
+def _output(name: str, graph: ProgramGraph, types: Types) -> Output:
+    ref = graph.program.outputs[name].ref
+    assert ref.node is not None
+    node = graph.nodes[ref.node]
+    return Output(
+        name=name,
+        node=ref.node,
+        port=ref.port,
+        type=port_type(types.outputs.get((ref.node, ref.port), UNKNOWN)),
+        streams=node.each or node.outputs[ref.port].streams,
+        place=place(graph.program.outputs[name].name.span),
+    )
+
+
+def _expert(component: Component) -> Expert:
+    spec, signature = component.spec, component.signature
+    body: dict[str, object] = {
+        "use": spec.use.text,
+        "source": spec.source,
+        "dtype": spec.dtype,
+        "attributes": _json(component.attributes),
+        "sizes": _json(component.sizes),
+    }
+    return Expert(
+        name=spec.name.text,
+        use=spec.use.text,
+        role=signature.role,
+        source=spec.source,
+        dtype=spec.dtype,
+        device=spec.device,
+        attributes=_json(component.attributes),
+        sizes=dict(sorted(component.sizes.items())),
+        weight_bytes=component.num_parameters * DTYPE_BYTES.get(spec.dtype, 4),
+        digest=hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest(),
+        place=place(spec.name.span),
+    )
+
+
+def _caches(graph: ProgramGraph, plan: Plan) -> Iterable[Cache]:
+    used = {
+        node.loop_spec.cache.text
+        for node in _scheduled(graph, plan)
+        if node.loop_spec is not None and node.loop_spec.cache is not None
+    }
+    for name in sorted(used):
+        spec = graph.card.caches[name]
+        yield Cache(
+            name=name,
+            kind=spec.kind,
+            max_bytes=spec.max_bytes,
+            block_tokens=spec.block_tokens,
+            place=place(spec.name.span),
+        )
+
+
+def _node(node: Node, graph: ProgramGraph, types: Types, plan: Plan) -> ScheduledNode:
+    assert node.spec is not None
+    loop, spec = node.loop, node.loop_spec
+    return ScheduledNode(
+        id=node.id,
+        kind="loop" if loop is not None else "op",
+        name=loop.kind if loop is not None else node.spec.name.text,
+        loop=spec.name.text if spec is not None else None,
+        expert=node.component.spec.name.text if node.component is not None else None,
+        cache=spec.cache.text if spec is not None and spec.cache is not None else None,
+        attributes=_json(node.attributes),
+        each=node.each,
+        when=str(node.spec.when.value) if node.spec.when is not None else None,
+        inputs=tuple(_in_port(port, node, graph, types) for port in node.inputs.values()),
+        outputs=tuple(
+            Port(
+                name=port.name,
+                type=port_type(types.outputs.get((node.id, port.name), UNKNOWN)),
+                streams=port.streams or node.each,
+            )
+            for port in node.outputs.values()
+        ),
+        units=plan.units[node.id],
+        depth=plan.depths[node.id],
+        place=place(node.span),
+    )
+
+
+def _in_port(port: PortSignature, node: Node, graph: ProgramGraph, types: Types) -> Port:
+    """An input as it arrives; one that nothing feeds keeps the signature's type."""
+    arriving = types.inputs.get((node.id, port.name))
+    return Port(name=port.name, type=port_type(arriving or port.pattern), streams=port.streams)
+
+
+def _channels(graph: ProgramGraph, types: Types, plan: Plan) -> Iterable[Channel]:
+    for name in plan.order:
+        orders: dict[str, int] = {}
+        found = []
+        for edge in graph.incoming[name]:
+            port = edge.spec.target.port
+            found.append((port, orders.get(port, 0), edge))
+            orders[port] = orders.get(port, 0) + 1
+        for _, order, edge in sorted(found, key=lambda item: item[:2]):
+            yield _channel(edge, order, types, plan)
+
+
+def _channel(edge: Edge, order: int, types: Types, plan: Plan) -> Channel:
+    written = edge.spec.attributes
+    arrow = "~>" if edge.spec.streams else "->"
+    return Channel(
+        id=f"{edge.spec.source} {arrow} {edge.spec.target}",
+        source=str(edge.spec.source),
+        node=edge.target_node,
+        port=edge.spec.target.port,
+        order=order,
+        streams=edge.spec.streams,
+        capacity=plan.capacities.get(edge.key, 0),
+        chunk=edge.attribute("chunk", 0),
+        first_chunk=edge.attribute("first_chunk", edge.attribute("chunk", 0)),
+        left_context=edge.attribute("left_context", 0),
+        right_context=edge.attribute("right_context", 0),
+        start=edge.attribute("start", 0),
+        when_empty=_json(written["when_empty"].value) if "when_empty" in written else None,
+        back_edge=_json(written["back_edge"].value) if "back_edge" in written else None,
+        type=port_type(types.inputs.get((edge.target_node, edge.spec.target.port), UNKNOWN)),
+        place=place(edge.spec.span),
+    )

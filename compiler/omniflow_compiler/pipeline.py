@@ -1,0 +1,154 @@
+"""The compiler from top to bottom: load, parse, resolve, build, types, structure, streams, prune, plan, lower.
+
+Every stage reports all faults it finds and passes on what is sound, so one run shows everything that is wrong with a
+file; only what could not be read at all ends the run early.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from omniflow_compiler import codes
+from omniflow_compiler.build import build_graph
+from omniflow_compiler.cards import find_card, sibling_programs
+from omniflow_compiler.diagnostics import Report
+from omniflow_compiler.graph import ProgramGraph
+from omniflow_compiler.library.library import BUILT_IN, Library
+from omniflow_compiler.load import Mapping as Tree
+from omniflow_compiler.load import read_document
+from omniflow_compiler.lower import lower
+from omniflow_compiler.params import COMMAND_LINE
+from omniflow_compiler.parse import kind_of, parse_card, parse_program
+from omniflow_compiler.passes.budget import check_budget
+from omniflow_compiler.passes.capabilities import reached_capabilities
+from omniflow_compiler.passes.plan import Plan, plan_run
+from omniflow_compiler.passes.prune import needed_nodes, requested_outputs
+from omniflow_compiler.passes.streams import check_streams
+from omniflow_compiler.passes.structure import check_structure
+from omniflow_compiler.passes.types import Types, infer_types
+from omniflow_compiler.resolve import resolve_components, resolve_loops, resolve_nodes
+from omniflow_compiler.schedule import Schedule
+from omniflow_compiler.source import SourceSet
+from omniflow_compiler.spec import CardSpec, ProgramSpec
+from omniflow_compiler.suggest import did_you_mean
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What the command line says: outputs to keep, values of params, memory per device, the library of names."""
+
+    outputs: Sequence[str] | None = None
+    params: Mapping[str, str] = field(default_factory=dict)
+    budgets: Mapping[str, int] = field(default_factory=dict)
+    library: Library = BUILT_IN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compilation:
+    """Everything one run of the compiler found out. `schedule` is there when there was no error in a program."""
+
+    report: Report
+    sources: SourceSet
+    kind: str | None = None
+    graph: ProgramGraph | None = None
+    types: Types | None = None
+    plan: Plan | None = None
+    schedule: Schedule | None = None
+
+
+def compile_file(path: Path, options: Options) -> Compilation:
+    """Compiles a spec of any kind. Faults are in the report; nothing is raised for what an author wrote."""
+    path = path.absolute()
+    report, sources = Report(), SourceSet(path.parent.parent.resolve())
+    document = read_document(path, sources, report)
+    kind = kind_of(document[1], report) if document is not None else None
+    if document is None or kind is None:
+        return Compilation(report=report, sources=sources)
+    if kind == "card":
+        return _compile_card(path, document[1], sources, options, report)
+    return _compile_program(path, document[1], sources, options, report)
+
+
+def _compile_card(path: Path, tree: Tree, sources: SourceSet, options: Options, report: Report) -> Compilation:
+    card = parse_card(tree, options.params, report)
+    components = resolve_components(card, options.library, report)
+    resolve_loops(card, components, options.library, report)
+    _check_params(options, card.params, {}, report)
+    _check_capabilities(card, set(), path, path, options, report)
+    return Compilation(report=report, sources=sources, kind="card")
+
+
+def _compile_program(path: Path, tree: Tree, sources: SourceSet, options: Options, report: Report) -> Compilation:
+    program = parse_program(tree, options.params, report)
+    found = find_card(path, program.card, sources, report)
+    if found is None:
+        return Compilation(report=report, sources=sources, kind="program")
+    card_path, card_tree = found
+    card = parse_card(card_tree, options.params, report)
+    _check_params(options, card.params, program.params, report)
+    graph, types = _analyse(program, card, options, report)
+    _check_capabilities(card, reached_capabilities(graph, types), card_path, path, options, report)
+    outputs = requested_outputs(graph, options.outputs, report)
+    compilation = Compilation(report=report, sources=sources, kind="program", graph=graph, types=types)
+    if report.num_errors:
+        return compilation
+    plan = plan_run(graph, types, needed_nodes(graph, outputs), options.budgets)
+    check_budget(plan, graph, report)
+    schedule = None if report.num_errors else lower(graph, types, plan, outputs)
+    return Compilation(
+        report=report, sources=sources, kind="program", graph=graph, types=types, plan=plan, schedule=schedule
+    )
+
+
+def _analyse(program: ProgramSpec, card: CardSpec, options: Options, report: Report) -> tuple[ProgramGraph, Types]:
+    """Everything that is known of the graph before anything is planned."""
+    components = resolve_components(card, options.library, report)
+    loops = resolve_loops(card, components, options.library, report)
+    nodes = resolve_nodes(program, loops, card, components, options.library, report)
+    graph = build_graph(program, card, components, nodes, report)
+    check_structure(graph, report)
+    types = infer_types(graph, report)
+    check_streams(graph, report)
+    return graph, types
+
+
+def _check_params(
+    options: Options, card: Mapping[str, object], program: Mapping[str, object], report: Report
+) -> None:
+    known = {**card, **program}
+    for name in options.params:
+        if name not in known:
+            help = did_you_mean(name, known, "param")
+            report.add(codes.UNKNOWN_PARAM, COMMAND_LINE, f"unknown param `{name}` in --set", help=help)
+
+
+def _check_capabilities(
+    card: CardSpec, reached: set[str], card_path: Path, path: Path, options: Options, report: Report
+) -> None:
+    """Each declared capability must be reached by this program or by another one beside the card."""
+    missing = [name for name in card.capabilities if name.text not in reached]
+    if not missing:
+        return
+    for sibling in sibling_programs(card_path, card, path):
+        reached |= _reached_by(sibling, card, card_path, options)
+    for name in missing:
+        if name.text not in reached and not report.has_unresolved_names:
+            report.add(
+                codes.CAPABILITY,
+                name.span,
+                f"capability `{name.text}` is declared, but no program of card `{card.id.text}` reaches it",
+                help=["remove it, or write a program whose outputs reach it"],
+            )
+
+
+def _reached_by(path: Path, card: CardSpec, card_path: Path, options: Options) -> set[str]:
+    """What a program beside the card reaches; its own faults are not this file's."""
+    report, sources = Report(), SourceSet(card_path.parent.parent.resolve())
+    document = read_document(path, sources, report)
+    if document is None:
+        return set()
+    program = parse_program(document[1], options.params, report)
+    graph, types = _analyse(program, card, options, report)
+    return reached_capabilities(graph, types)
