@@ -27,7 +27,8 @@ class ConvNeXt(nn.Module):
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         y = self.norm(convolve(self.depthwise, x))
-        return (x + self.scale * self.contract(F.gelu(self.expand(y)))) * mask
+        z: Tensor = (x + self.scale * self.contract(F.gelu(self.expand(y)))) * mask
+        return z
 
 
 def convolve(convolution: nn.Conv1d, x: Tensor) -> Tensor:

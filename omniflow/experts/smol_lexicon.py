@@ -7,9 +7,9 @@ talker learnt isolated words and stresses those wrongly; every other word is spe
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from omniflow.experts.smol_alphabet import END, SYMBOL_OF, SYMBOLS, spell_word
 from omniflow.experts.smol_normalizer import MARKS, PAUSES, words_of
@@ -36,15 +36,12 @@ WEAK: Mapping[str, tuple[str, str]] = {  # unstressed readings before a consonan
 VOICE_SYMBOLS: Mapping[str, str] = {"ɾ": "T", "ʔ": "t"}  # the voice writes two of the talker's sounds otherwise
 
 
-class Word(NamedTuple):
-    """Exactly one is not empty: character ids for the talker to read, or ids to put on its output as they are."""
-
-    characters: list[int]
-    forced: list[int]
+# Exactly one is not empty: character ids for the talker to read, or ids to put on its output as they are.
+Word = tuple[list[int], list[int]]
 
 
 class SmolLexicon:
-    """Role lexicon of the op `spell` and of the op that hands a breath group to the voice.
+    """Role Lexicon (omniflow.roles) of the ops `spell` and `gather`.
 
     readings: word to phonemes (symbols of SYMBOLS) for words that are looked up; voice_ids: symbol to the voice's id.
     """
@@ -61,19 +58,24 @@ class SmolLexicon:
             if VOICE_SYMBOLS.get(symbol, symbol) in voice_ids
         }
 
-    def spell(self, sentence: str) -> list[Word]:
+    @property
+    def end_id(self) -> int:
+        """The id that closes a breath group on the talker's stream."""
+        return END
+
+    def spell(self, text: str) -> list[Word]:
         """Words and forced runs of one sentence in order; nothing when nothing in it can be said.
 
         Every breath group, and so the sentence, ends with END; a long sentence has several.
         """
-        said = words_of(sentence)
+        said = words_of(text)
         if all(word in MARKS for word in said):
             return []
         if said[-1] not in CLOSERS:
             said.append(".")
         return [word for group in _breaths(said) for word in self._group(group)]
 
-    def to_acoustic(self, ids: Iterable[int]) -> list[int]:
+    def to_acoustic(self, ids: Sequence[int]) -> list[int]:
         """The voice's phoneme ids of one breath group, framed; specials, END and sounds it lacks are left out."""
         return [FRAME_ID, *(self._voice_ids[i] for i in ids if i in self._voice_ids), FRAME_ID]
 
@@ -87,10 +89,10 @@ class SmolLexicon:
                 forced += sounds
                 continue
             if forced:
-                words.append(Word([], forced))
+                words.append(([], forced))
                 forced = []
-            words += [Word(spell_word(piece), []) for piece in _pieces(word)]
-        return [*words, Word([], [*forced, END])]
+            words += [(spell_word(piece), []) for piece in _pieces(word)]
+        return [*words, ([], [*forced, END])]
 
     def _forced(self, word: str, following: str) -> list[int]:
         """Ids of a mark or of a looked-up word; empty when the talker has to read it."""
@@ -127,7 +129,7 @@ def _pieces(word: str) -> list[str]:
     return [word[i : i + LONGEST_WORD] for i in range(0, len(word), LONGEST_WORD)]
 
 
-def load(folder: Path, *, dtype: torch.dtype, device: torch.device) -> SmolLexicon:
+def load(folder: Path, *, dtype: torch.dtype, device: torch.device) -> SmolLexicon:  # noqa: ARG001
     """Reads lexicon.json and vocab.json of the voice; dtype and device do not matter to a lexicon."""
     lexicon: dict[str, str] = json.loads((folder / "lexicon.json").read_text(encoding="utf-8"))
     voice_ids: dict[str, int] = json.loads((folder / "vocab.json").read_text(encoding="utf-8"))

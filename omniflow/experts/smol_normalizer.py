@@ -1,7 +1,7 @@
 """From written English to what is said: a list of words (letters and apostrophes) and punctuation marks.
 
-One scan: each rule of RULES is a pattern and a function from its match to words; the first that matches at a place wins,
-and what none matches is not said.
+One scan: each rule of RULES is a pattern and a function from its match to words; the first that matches at a place
+wins, and what none matches is not said.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _counted(word: str, *, is_one: bool) -> str:
     return word if is_one else tables.IRREGULAR_PLURALS.get(word) or plural(word)
 
 
-def _money(match: re.Match[str], said: list[str]) -> list[str]:
+def _money(match: re.Match[str], _said: list[str]) -> list[str]:
     one, many, cent, cents = tables.CURRENCIES[match["currency"]]
     plain, scale = match["sum"].replace(",", ""), match["scale"]
     if scale:
@@ -89,7 +89,7 @@ def _money(match: re.Match[str], said: list[str]) -> list[str]:
     return [*main, *(["and"] if main and small else []), *small] or ["zero", many]
 
 
-def _time(match: re.Match[str], said: list[str]) -> list[str]:
+def _time(match: re.Match[str], _said: list[str]) -> list[str]:
     words, minutes, half = cardinal(int(match["hour"])), int(match["minutes"] or 0), match["half"]
     if minutes:
         words += [*(["oh"] if minutes < 10 else []), *cardinal(minutes)]
@@ -98,18 +98,18 @@ def _time(match: re.Match[str], said: list[str]) -> list[str]:
     return words if minutes else [*words, "o'clock"]
 
 
-def _ordinal(match: re.Match[str], said: list[str]) -> list[str]:
+def _ordinal(match: re.Match[str], _said: list[str]) -> list[str]:
     plain = match["rank"].replace(",", "")
     return ordinal(int(plain)) if len(plain) <= LONGEST_INTEGER else digits(plain)
 
 
-def _decade(match: re.Match[str], said: list[str]) -> list[str]:
+def _decade(match: re.Match[str], _said: list[str]) -> list[str]:
     value = int(match["decade"])
     *front, last = year(value) if value >= 100 else cardinal(value)
     return [*front, plural(last)]
 
 
-def _fraction(match: re.Match[str], said: list[str]) -> list[str]:
+def _fraction(match: re.Match[str], _said: list[str]) -> list[str]:
     top, bottom = int(match["top"]), int(match["bottom"])
     if not 2 <= bottom <= 100 or top >= bottom:
         return [*cardinal(top), "over", *cardinal(bottom)]
@@ -118,11 +118,11 @@ def _fraction(match: re.Match[str], said: list[str]) -> list[str]:
     return [*(["and"] if follows_whole else []), *cardinal(top), *front, last if top == 1 else plural(last)]
 
 
-def _abbreviation(match: re.Match[str], said: list[str]) -> list[str]:
+def _abbreviation(match: re.Match[str], _said: list[str]) -> list[str]:
     return tables.ABBREVIATIONS[match["abbreviation"].lower()].split()
 
 
-def _initials(match: re.Match[str], said: list[str]) -> list[str]:
+def _initials(match: re.Match[str], _said: list[str]) -> list[str]:
     return [letter.upper() for letter in match["initials"] if letter.isalpha()]
 
 
@@ -155,7 +155,7 @@ def _letter(letter: str, said: list[str]) -> str:
 
 
 def _always(*words: str) -> Reader:
-    return lambda match, said: list(words)
+    return lambda _match, _said: list(words)
 
 
 def _any_of(words: Mapping[str, str]) -> str:
@@ -164,11 +164,11 @@ def _any_of(words: Mapping[str, str]) -> str:
 
 _NUMBER = r"\d+(?:,\d{3})+(?:\.\d+)*|\d+(?:\.\d+)*|(?<![\w.])\.\d+"
 _SCALE = r"thousand|million|billion|trillion|[kMB]\b"
+_HALF = r"(?:\s?(?P<half>[AaPp])(?:\.[Mm]\.|[Mm]\b))?"
 RULES: tuple[tuple[str, Reader], ...] = (
     (rf"(?P<currency>[$£€¥])\s?(?P<sum>{_NUMBER})(?:\s?(?P<scale>{_SCALE}))?", _money),
     (
-        r"\b(?=\d\d?(?::[0-5]\d(?!\d)|\s?[AaPp]\.?[Mm]\b))(?P<hour>\d\d?)(?::(?P<minutes>\d\d))?"
-        r"(?:\s?(?P<half>[AaPp])(?:\.[Mm]\.|[Mm]\b))?",
+        rf"\b(?=\d\d?(?::[0-5]\d(?!\d)|\s?[AaPp]\.?[Mm]\b))(?P<hour>\d\d?)(?::(?P<minutes>\d\d))?{_HALF}",
         _time,
     ),
     (r"\b(?P<rank>\d+(?:,\d{3})*)(?:st|nd|rd|th)\b", _ordinal),
@@ -189,8 +189,8 @@ RULES: tuple[tuple[str, Reader], ...] = (
     (r"(?<=\s)-+(?=\s)|--+|—", _always("—")),
     (r"\.{2,}|…", _always("…")),
     (r"(?<=[A-Za-z])\.(?=[a-z])", _always("dot")),
-    (r"(?P<mark>[;:,.!?()])", lambda match, said: [match["mark"]]),
-    (r"(?P<symbol>[%&+=@<>^])", lambda match, said: tables.SYMBOLS[match["symbol"]].split()),
+    (r"(?P<mark>[;:,.!?()])", lambda match, _said: [match["mark"]]),
+    (r"(?P<symbol>[%&+=@<>^])", lambda match, _said: tables.SYMBOLS[match["symbol"]].split()),
     (r"#(?=\d)", _always("number")),
     (r"(?<=\d)\s?\*\s?(?=\d)", _always("times")),
     (r"~(?=\s?\d)", _always("about")),

@@ -66,7 +66,7 @@ def year(number: int) -> list[str]:
 
 
 def digits(text: str) -> list[str]:
-    """ "007" is "zero zero seven"."""
+    """Each digit by itself: 007 is "zero zero seven"."""
     return [UNITS[int(digit)] for digit in text]
 
 

@@ -51,6 +51,8 @@ class Attention(nn.Module):
 
 
 class Layer(nn.Module):
+    """Post-norm attention, cross attention on the decoder's side, and two linear layers."""
+
     def __init__(self, width: int, hidden: int, *, is_decoder: bool) -> None:
         super().__init__()
         self.self_attn = Attention(width)
@@ -88,6 +90,8 @@ class Side(nn.Module):
 
 
 class Body(nn.Module):
+    """Both sides over one table of embeddings, as the checkpoint names them."""
+
     def __init__(self, *, vocab_size: int, width: int, hidden: int, max_positions: int) -> None:
         super().__init__()
         self.shared = nn.Embedding(vocab_size, width)
@@ -96,7 +100,7 @@ class Body(nn.Module):
 
 
 class SmolTalker(nn.Module):
-    """Role Autoregressor (omniflow.roles). Condition `source`: int64 [n], one framed word (smol_alphabet.spell_word)."""
+    """Role Autoregressor (omniflow.roles). Condition `source`: int64 [n], a framed word (spell_word)."""
 
     final_logits_bias: Tensor
 

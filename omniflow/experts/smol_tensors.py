@@ -11,4 +11,5 @@ from torch import Tensor
 def tensors_under(prefix: str, path: Path) -> dict[str, Tensor]:
     """Tensors whose names start with `prefix`, by the rest of their names; the others are not read."""
     with safe_open(path, framework="pt") as file:
-        return {name.removeprefix(prefix): file.get_tensor(name) for name in file.keys() if name.startswith(prefix)}
+        names = [name for name in file.keys() if name.startswith(prefix)]  # noqa: SIM118
+        return {name.removeprefix(prefix): file.get_tensor(name) for name in names}

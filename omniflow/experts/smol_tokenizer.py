@@ -23,7 +23,8 @@ class SmolTokenizer:
     def __init__(self, *, tokenizer: Tokenizer, template: Template) -> None:
         self._tokenizer = tokenizer
         self._template = template
-        self._stop_ids = tuple(tokenizer.token_to_id(token) for token in (END_OF_TURN, END_OF_TEXT))
+        known = (tokenizer.token_to_id(token) for token in (END_OF_TURN, END_OF_TEXT))
+        self._stop_ids = tuple(i for i in known if i is not None)
 
     @property
     def stop_ids(self) -> Sequence[int]:
@@ -49,7 +50,7 @@ class SmolTokenizer:
         return text
 
 
-def load(folder: Path, *, dtype: torch.dtype, device: torch.device) -> SmolTokenizer:
+def load(folder: Path, *, dtype: torch.dtype, device: torch.device) -> SmolTokenizer:  # noqa: ARG001
     """Reads tokenizer.json and tokenizer_config.json; dtype and device do not matter to a tokenizer."""
     config = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
     environment = ImmutableSandboxedEnvironment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)

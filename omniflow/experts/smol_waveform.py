@@ -2,7 +2,7 @@
 
 A frame is 12.5 ms (300 samples). Its spectrum is `exp(lh) e^(i pi tanh(theta)) S + exp(ln) Z + exp(lr) e^(i phi)`
 with S the windowed spectrum of a band-limited pulse train at the pitch, and Z noise (hibari-tts 0.2.1, dsp.py). The
-window reaches two frames to each side, so samples come two frames after their spectrum, which comes two after its pitch.
+window reaches two frames to each side: samples come two frames after their spectrum, and that two after its pitch.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class WaveState(DecoderState):
 
 
 def take_windows(state: WaveState, pitch: Tensor, parts: Tensor, *, is_last: bool) -> tuple[Tensor, Tensor]:
-    """Adds n frames (pitch: [n] hertz, parts: [n, 3005]) and takes those that are complete: windows [r, 1200], parts."""
+    """Adds n frames (pitch: [n] hertz, parts: [n, 3005]) and takes the complete ones: windows [r, 1200], parts."""
     _extend_pulses(state, pitch, is_last=is_last)
     state.parts = torch.cat([state.parts.to(parts), parts])
     ready = 0 if not state.is_padded else max(0, (len(state.pulses) - FFT) // HOP + 1)
@@ -131,7 +131,8 @@ def render(windows: Tensor, parts: Tensor, noise: Tensor) -> Tensor:
     harmonic = torch.polar(_gain(log_harmonic), math.pi * torch.tanh(theta)) * source
     shaped = _gain(log_noise) * torch.complex(noise[:, 0], noise[:, 1])
     free = torch.polar(_gain(log_free), phi)
-    return torch.fft.irfft(harmonic + shaped + free, n=FFT) * window
+    frames: Tensor = torch.fft.irfft(harmonic + shaped + free, n=FFT) * window
+    return frames
 
 
 def _gain(log_gain: Tensor) -> Tensor:
@@ -156,4 +157,5 @@ def overlap_add(state: WaveState, frames: Tensor, *, is_last: bool) -> Tensor:
     state.num_rendered += count
     state.tails = total[:, count:]
     signal, weight = total[:, : count + lead if is_last else count]
-    return (signal / weight.clamp(min=1e-11))[skipped:].flatten()
+    samples: Tensor = (signal / weight.clamp(min=1e-11))[skipped:].flatten()
+    return samples

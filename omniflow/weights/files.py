@@ -12,6 +12,7 @@ from pathlib import Path
 
 
 def sha256_of(path: Path) -> str:
+    """Hex digest of a file's content."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -95,7 +95,8 @@ def _weight_of(bias: str) -> str:
 def _dequantised(name: str, stored: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
     """[out, in] of a matrix that ONNX keeps as [in, out] int8 with a zero point and a scale."""
     centred = stored[f"{name}_quantized"].astype(np.float32) - stored[f"{name}_zero_point"].astype(np.float32)
-    return (centred * stored[f"{name}_scale"]).T.astype(np.float32)
+    matrix: NDArray[np.float32] = (centred * stored[f"{name}_scale"]).T.astype(np.float32)
+    return matrix
 
 
 def _our_name(name: str) -> str:

@@ -92,4 +92,3 @@ def _convert(recipe: Recipe, folder: Path) -> None:
         os.replace(new, folder)
     finally:
         shutil.rmtree(workshop, ignore_errors=True)
-
