@@ -59,12 +59,16 @@ def card_table(vertex: Vertex, graph: Graph) -> str:
     """The label of a card: heading, unit kinds, a row per port, what was measured."""
     left, right = drawn_ports(vertex.inputs), drawn_ports(vertex.outputs)
     size = measure_card(vertex)
-    rows = [_cell(_heading(vertex, graph), size.width, size.header, "", span=2)]
-    for row in range(max(len(left), len(right))):
-        first = _port(left, row, "i", size.width // 2, size.row)
-        rows.append(first + _port(right, row, "o", size.width - size.width // 2, size.row))
+    if vertex.kind in ("input", "output"):
+        rows = [_cell(_heading(vertex, graph), size.width, size.height, "o0" if vertex.kind == "input" else "i0")]
+    else:
+        rows = [_cell(_heading(vertex, graph), size.width, size.header, "", span=2, align="LEFT")]
+        half = size.width // 2
+        for row in range(max(len(left), len(right))):
+            first = _port(left, row, "i", half, size.row)
+            rows.append(first + _port(right, row, "o", size.width - half, size.row))
     if vertex.measured is not None:
-        rows.append(_cell(_font(bar_text(vertex), LABEL_SIZE, "ink"), size.width, 16, "", span=2))
+        rows.append(_cell(_line(bar_text(vertex), LABEL_SIZE, "ink"), size.width, 20, "", span=2, align="LEFT"))
     frame, ground = _colours(vertex, graph)
     attributes = {"BORDER": "1.5", "COLOR": frame, "BGCOLOR": ground, "STYLE": "ROUNDED"}
     plain = {"CELLBORDER": "0", "CELLSPACING": "0", "CELLPADDING": "0"}
@@ -93,16 +97,20 @@ def tip(item: Vertex | Link) -> str:
 
 
 def _heading(vertex: Vertex, graph: Graph) -> str:
+    tag = vertex.kind in ("input", "output")
     ink, muted = ("plate-ink", "plate-ink") if vertex.kind == "input" else ("ink", "muted")
-    lines = [element("B", {}, _font(card_name(vertex), NAME_SIZE, ink))]
-    detail = shorten(vertex.detail, NAME_COLUMNS) + (" · per item" if vertex.each else "")
-    lines.append(_font(detail, DETAIL_SIZE, muted))
+    detail = shorten(vertex.detail, NAME_COLUMNS)
+    if tag:
+        return _font(card_name(vertex), NAME_SIZE, ink, bold=True) + "<BR/>" + _font(detail, LABEL_SIZE, muted)
+    each = ", each" if vertex.each else ""
+    lines = _line(card_name(vertex), NAME_SIZE, ink, bold=True)
+    lines += _line(detail if vertex.units else detail + each, DETAIL_SIZE, muted)
     if vertex.units:
         colour = graph.colour_of(vertex)
         accent = "muted" if colour is None else f"e{colour}-ink"
-        units = " · ".join(unit_text(unit) for unit in vertex.units)
-        lines.append(element("B", {}, _font(f"↻ {units}", UNIT_SIZE, accent)))
-    return "<BR/>".join(lines)
+        units = ", ".join(unit_text(unit) for unit in vertex.units)
+        lines += _line(f"↻ {units}{each}", UNIT_SIZE, accent, bold=True)
+    return lines
 
 
 def _colours(vertex: Vertex, graph: Graph) -> tuple[str, str]:
@@ -131,5 +139,12 @@ def _cell(body: str, width: int, height: int, port: str, *, span: int = 1, align
     return element("TD", attributes, body)
 
 
-def _font(text: str, size: float, colour: str) -> str:
-    return element("FONT", {"POINT-SIZE": size, "COLOR": COLOURS[colour]}, quoted(text) or " ")
+def _line(text: str, size: float, colour: str, *, bold: bool = False) -> str:
+    """A line that starts a little right of the card's border."""
+    start = _font("    ", 9, colour)
+    return start + _font(text, size, colour, bold=bold) + start + '<BR ALIGN="LEFT"/>'
+
+
+def _font(text: str, size: float, colour: str, *, bold: bool = False) -> str:
+    words = element("B", {}, quoted(text) or " ") if bold else quoted(text) or " "
+    return element("FONT", {"POINT-SIZE": size, "COLOR": COLOURS[colour]}, words)

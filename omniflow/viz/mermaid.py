@@ -9,7 +9,8 @@ from omniflow.viz.palette import LIGHT
 from omniflow.viz.text import shorten
 
 _SHAPES = {"input": ("([", "])"), "output": ("([", "])"), "op": ("[", "]"), "loop": ("[[", "]]")}
-_UNSAFE = re.compile(r'[^\w .,:;()\[\]{}*/@+=~·×-]', re.ASCII)
+# Nothing that Mermaid reads as syntax, nor its Markdown as emphasis or as the start of a list.
+_UNSAFE = re.compile(r"[^\w .,:()\[\]/@+=→↻…↵·×-]|^[-+]|(?<=\d)\.(?= )")
 
 
 def draw_mermaid(graph: Graph) -> str:

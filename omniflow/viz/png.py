@@ -7,11 +7,14 @@ from omniflow.viz.dot import MONO, card_table, defaults, head_attributes, label_
 from omniflow.viz.fold import fold
 from omniflow.viz.graphviz import run_graphviz
 from omniflow.viz.layout import Box, Layout, lay_out
+from omniflow.viz.markup import element, quoted
 from omniflow.viz.measure import LABEL_SIZE
-from omniflow.viz.model import Graph
+from omniflow.viz.model import Family, Graph
 from omniflow.viz.palette import LIGHT
+from omniflow.viz.text import shorten
 
 _ARROW = 7.0
+_BARE = {"BORDER": "0", "CELLBORDER": "0", "CELLSPACING": "0", "CELLPADDING": "3"}
 _MAX_PIXELS = 24_000  # what image viewers and Cairo still take, along one side
 
 
@@ -23,12 +26,14 @@ def draw_png(graph: Graph) -> bytes:
 def _source(graph: Graph, layout: Layout) -> str:
     numbers = {vertex.id: number for number, vertex in enumerate(graph.vertices)}
     dpi = min(144.0, _MAX_PIXELS * 72 / max(layout.width, layout.height))
-    head = f'bb="0,0,{layout.width:.1f},{layout.height + 40:.1f}", lp="120,{layout.height + 24:.1f}"'
+    key = f'pos="{layout.width / 2:.2f},-46", label=<{_legend(graph, layout.width)}>'
+    head = f'bb="0,-70,{layout.width:.1f},{layout.height + 40:.1f}", lp="120,{layout.height + 24:.1f}"'
     lines = [
         "digraph {",
         f"  graph [dpi={dpi:.1f}, outputorder=edgesfirst, {head}, {head_attributes(graph)}]",
         *defaults(),
     ]
+    lines.append(f"  legend [{key}]")
     for link in graph.links:
         ends = f"n{numbers[link.source]} -> n{numbers[link.target]}"
         lines.append(f'  {ends} [pos="{_pos(layout.paths[link.id], layout)}", {line_attributes(link)}]')
@@ -43,6 +48,20 @@ def _source(graph: Graph, layout: Layout) -> str:
         size = f"width={box.width / 72:.4f}, height={box.height / 72:.4f}"
         lines.append(f'  e{number} [pos="{_centre(box, layout)}", {size}, {pill}, label=<{label_text(link)}>]')
     return "\n".join([*lines, "}"]) + "\n"
+
+
+def _legend(graph: Graph, width: float) -> str:
+    """A square and a name per expert; under them, what lines and marks mean."""
+    experts = "".join(_swatch(family) for family in graph.families) or " "
+    signs = "dark tag: input     outlined tag: output     solid: finished value ->     dashed: stream of chunks ~>     ↻: loop"
+    whole: dict[str, str | float] = {"ALIGN": "LEFT", "WIDTH": width}
+    rows = (experts, element("FONT", {"POINT-SIZE": 11}, quoted(signs)))
+    return element("TABLE", _BARE, *(element("TR", {}, element("TD", whole, row)) for row in rows))
+
+
+def _swatch(family: Family) -> str:
+    square = element("FONT", {"COLOR": LIGHT.values[f"e{family.colour}"], "POINT-SIZE": 16}, "■")
+    return square + element("FONT", {"POINT-SIZE": 11}, quoted(f" {shorten(family.name, 24)}      "))
 
 
 def _centre(box: Box, layout: Layout) -> str:
