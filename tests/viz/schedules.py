@@ -132,7 +132,6 @@ def schedule(
     return Schedule(
         program=program,
         card="smol-speech",
-        digests={},
         compiler="0.1.0",
         params={"max_tokens": 160},
         capabilities=("reasoning_text", "text_to_speech"),
