@@ -13,10 +13,12 @@ from omniflow.experts.lean.config import LeanConfig, read_config
 from omniflow.experts.lean.decoder import LeanDecoder
 from omniflow.experts.lean.errors import CheckpointError
 from omniflow.experts.lean.layout import TensorNames, expected_shapes
+from omniflow.experts.lean.native_stack import NativeStack
 from omniflow.experts.lean.rope import Rope
 from omniflow.experts.lean.stack import Stack, TorchStack
 from omniflow.experts.lean.weights import WeightReader
 from omniflow.kv import KvArena
+from omniflow.native.binding import Kind, load_native
 
 
 def load(
@@ -31,12 +33,15 @@ def load(
     names: TensorNames | None = None,
     config: LeanConfig | None = None,
     taps: Mapping[str, int] | None = None,
+    native: bool = True,
+    int8: bool = False,
 ) -> LeanDecoder:
     """The decoder of a model directory with room for `cache_tokens` tokens of KV in blocks of `block_tokens`.
 
     prefix: of the decoder's tensors when it is part of a larger model (`thinker.model.`); names: where they are
     when the usual names do not fit; section: dotted path of its part of config.json (`thinker_config.text_config`);
-    config: instead of reading one. Errors: CheckpointError, before anything large is read.
+    config: instead of reading one; native, int8: see `from_source`. Errors: CheckpointError, before anything large
+    is read.
     """
     chosen = read_config(folder, section=section) if config is None else config
     return from_source(
@@ -48,6 +53,8 @@ def load(
         cache_tokens=cache_tokens,
         block_tokens=block_tokens,
         taps=taps,
+        native=native,
+        int8=int8,
     )
 
 
@@ -61,14 +68,21 @@ def from_source(
     cache_tokens: int,
     block_tokens: int,
     taps: Mapping[str, int] | None = None,
+    native: bool = True,
+    int8: bool = False,
 ) -> LeanDecoder:
-    """The decoder of a config with the tensors of any source. Errors: CheckpointError."""
+    """The decoder of a config with the tensors of any source. Errors: CheckpointError.
+
+    native: use the native step where it can be built (CPU, dense shapes) instead of plain torch; int8: hold its
+    weights as int8 and quantise activations per token, which changes results and exists natively only.
+    """
     if dtype not in (torch.float32, torch.bfloat16):
         raise CheckpointError(f"{source.place}: dtype {dtype} is not supported, only float32 and bfloat16")
     for name, layer in (taps or {}).items():
         if not 0 <= layer < config.num_layers:
             raise CheckpointError(f"tap {name}: there is no layer {layer} among {config.num_layers}")
     reader = WeightReader(source, config, names, dtype=dtype, device=device)
+    stack = _stack(config, dtype=dtype, device=device, native=native, int8=int8, place=source.place)
     arena = KvArena(
         num_layers=config.num_layers,
         num_kv_heads=config.num_kv_heads,
@@ -81,7 +95,7 @@ def from_source(
     embed = reader.embed()
     return LeanDecoder(
         config,
-        _fill(TorchStack(config), reader, config, embed),
+        _fill(stack, reader, config, embed),
         embed=embed,
         arena=arena,
         rope=Rope(config.rope, head_dim=config.head_dim, device=device),
@@ -89,6 +103,18 @@ def from_source(
         device=device,
         taps=taps or {},
     )
+
+
+def _stack(
+    config: LeanConfig, *, dtype: torch.dtype, device: torch.device, native: bool, int8: bool, place: str
+) -> Stack:
+    library = load_native() if native and device.type == "cpu" and NativeStack.supports(config) else None
+    if library is None:
+        if int8:
+            raise CheckpointError(f"{place}: int8 weights need the native step: a CPU, a C++ compiler, a dense shape")
+        return TorchStack(config)
+    kind = Kind.INT8 if int8 else Kind.BFLOAT16 if dtype == torch.bfloat16 else Kind.FLOAT32
+    return NativeStack(config, library, kind=kind)
 
 
 def _fill(stack: Stack, reader: WeightReader, config: LeanConfig, embed: Tensor | None) -> Stack:
@@ -106,6 +132,8 @@ def random(
     device: torch.device | None = None,
     cache_tokens: int = 1024,
     block_tokens: int = 16,
+    native: bool = True,
+    int8: bool = False,
 ) -> LeanDecoder:
     """A decoder with random weights that keep activations near unit size: for tests and benchmarks."""
     return from_source(
@@ -116,6 +144,8 @@ def random(
         device=torch.device("cpu") if device is None else device,
         cache_tokens=cache_tokens,
         block_tokens=block_tokens,
+        native=native,
+        int8=int8,
     )
 
 

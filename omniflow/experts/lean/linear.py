@@ -35,7 +35,7 @@ class PackedLinear:
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
-        self._weight: Tensor = torch.ops.mkldnn._reorder_linear_weight(weight.to_mkldnn(), 8)
+        self._weight: Tensor = torch.ops.mkldnn._reorder_linear_weight(weight, 8)
         self._bias = bias
 
     def __call__(self, x: Tensor) -> Tensor:

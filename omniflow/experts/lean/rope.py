@@ -102,7 +102,7 @@ class Rope:
             angles = positions[:, None].float() * self._frequencies
         else:
             assert self._axis is not None
-            angles = positions.float()[self._axis].T * self._frequencies
+            angles = positions.float()[self._axis].T.contiguous() * self._frequencies
         return angles.cos(), angles.sin()
 
 

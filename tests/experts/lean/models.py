@@ -63,8 +63,11 @@ def make(name: str, folder: Path) -> Any:
     return model
 
 
-def lean(folder: Path, dtype: torch.dtype = torch.float32, cache_tokens: int = 512) -> LeanDecoder:
-    return load(folder, dtype=dtype, device=torch.device("cpu"), cache_tokens=cache_tokens, block_tokens=8)
+def lean(
+    folder: Path, dtype: torch.dtype = torch.float32, cache_tokens: int = 512, *, native: bool = True
+) -> LeanDecoder:
+    cpu = torch.device("cpu")
+    return load(folder, dtype=dtype, device=cpu, cache_tokens=cache_tokens, block_tokens=8, native=native)
 
 
 def prompts(count: int, vocab: int = 97) -> list[Tensor]:

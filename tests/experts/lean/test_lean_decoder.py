@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from omniflow.experts.lean import LeanDecoder, LeanRows
+from omniflow.native import load_native
 from omniflow.roles import TokenRows
 from tests.experts.lean.models import configs, greedy, lean, make, prompts, reference
 
@@ -30,26 +31,36 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Any, Path]
     return {name: (make(name, folder), folder) for name, folder in folders.items()}
 
 
+@pytest.fixture(scope="module", params=["torch", "native"])
+def native(request: pytest.FixtureRequest) -> bool:
+    wants = request.param == "native"
+    if wants and load_native() is None:
+        pytest.skip("there is no C++ compiler")
+    return wants
+
+
 @pytest.fixture(scope="module")
-def llama(made: dict[str, tuple[Any, Path]]) -> LeanDecoder:
-    return lean(made["llama"][1])
+def llama(made: dict[str, tuple[Any, Path]], native: bool) -> LeanDecoder:
+    return lean(made["llama"][1], native=native)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_greedy_ids_equal_transformers_generate_for_every_prompt_of_a_ragged_batch(
-    made: dict[str, tuple[Any, Path]], name: str
+    made: dict[str, tuple[Any, Path]], name: str, native: bool
 ) -> None:
     model, folder = made[name]
     tokens = prompts(3)
     expected = [reference(model, prompt, 12) for prompt in tokens]
-    assert greedy(lean(folder), tokens, 12) == expected
+    assert greedy(lean(folder, native=native), tokens, 12) == expected
     assert len({tuple(ids) for ids in expected}) == 3
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_logits_and_hidden_states_equal_transformers(made: dict[str, tuple[Any, Path]], name: str) -> None:
+def test_logits_and_hidden_states_equal_transformers(
+    made: dict[str, tuple[Any, Path]], name: str, native: bool
+) -> None:
     model, folder = made[name]
-    decoder, prompt = lean(folder), prompts(3)[2]
+    decoder, prompt = lean(folder, native=native), prompts(3)[2]
     decoder.taps["middle"] = 2
     with torch.no_grad():
         expected = model(prompt[None], output_hidden_states=True)
@@ -129,10 +140,10 @@ def test_additions_reach_the_layers_below_which_they_are_added(llama: LeanDecode
     torch.testing.assert_close(taps[1], taps[0] + shift)
 
 
-def test_bfloat16_runs_and_stays_near_float32(made: dict[str, tuple[Any, Path]]) -> None:
+def test_bfloat16_runs_and_stays_near_float32(made: dict[str, tuple[Any, Path]], native: bool) -> None:
     folder, prompt, found = made["qwen3"][1], prompts(2)[1], []
     for dtype in (torch.float32, torch.bfloat16):
-        decoder = lean(folder, dtype)
+        decoder = lean(folder, dtype, native=native)
         state = decoder.open({}, max_positions=32)
         assert state is not None
         (result,) = decoder.step([TokenRows(sequence=state, ids=prompt)])

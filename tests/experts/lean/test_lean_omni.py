@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -40,7 +39,7 @@ def _models() -> dict[str, tuple[Any, Any]]:
 
 
 @pytest.mark.parametrize("name", ["qwen2_5_omni_text", "qwen3_omni_moe_text", "qwen3_omni_moe_talker_text"])
-def test_hidden_states_equal_transformers_with_positions_of_three_axes(name: str, tmp_path: Path) -> None:
+def test_hidden_states_equal_transformers_with_positions_of_three_axes(name: str) -> None:
     torch.set_num_threads(1)
     torch.manual_seed(0)
     kind, hf_config = _models()[name]

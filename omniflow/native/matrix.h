@@ -1,0 +1,296 @@
+// Matrix products y = W x for a few to a few hundred rows x, with W packed once.
+//
+// Layout of W [N, K]: pairs of panels; a panel is 16 rows of W, one per lane. Along K a pair is a run of words: word k
+// of panel 0 (16 lanes of 32 bits), word k of panel 1, word k + 1 of panel 0 ... A word holds one float, two bfloat16
+// or four int8 of consecutive columns. A thread that owns a range of pairs therefore reads memory in one run.
+// Rows of x are words of the same kind. N is padded to a pair, K to a word, with zeros.
+//
+// Every output element is one accumulation over k in order, whatever tile it falls in: a row's bits do not depend on
+// how many rows there are.
+#pragma once
+
+#include <algorithm>
+#include <cstdlib>
+#include <new>
+#include <vector>
+
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
+#include "vectors.h"
+
+namespace omniflow {
+
+enum Kind : int32_t { kFloat32 = 0, kBFloat16 = 1, kInt8 = 2 };
+
+inline int64_t columns_per_word(Kind kind) { return kind == kFloat32 ? 1 : kind == kBFloat16 ? 2 : 4; }
+inline int64_t words_of(Kind kind, int64_t columns) {
+  const int64_t per_word = columns_per_word(kind);
+  return (columns + per_word - 1) / per_word;
+}
+
+constexpr int64_t kPairRows = 2 * kLanes;
+constexpr int64_t kPairWordBytes = 2 * 64;
+
+// Memory in whole huge pages: the weights are read in long runs, and small pages would miss the TLB all the time.
+class Pages {
+public:
+  Pages() = default;
+  explicit Pages(int64_t bytes) {
+    const size_t page = 2 << 20, size = ((size_t)bytes + page - 1) / page * page;
+    data_ = (uint8_t *)std::aligned_alloc(size > page ? page : 64, size > page ? size : ((size_t)bytes + 63) / 64 * 64);
+    if (data_ == nullptr) throw std::bad_alloc();
+#if defined(__linux__)
+    if (size > page) madvise(data_, size, MADV_HUGEPAGE);
+#endif
+  }
+  Pages(Pages &&other) noexcept : data_(other.data_) { other.data_ = nullptr; }
+  Pages &operator=(Pages &&other) noexcept {
+    std::swap(data_, other.data_);
+    return *this;
+  }
+  ~Pages() { std::free(data_); }
+  uint8_t *data() const { return data_; }
+
+private:
+  uint8_t *data_ = nullptr;
+};
+
+struct Matrix {
+  Kind kind = kFloat32;
+  int64_t rows = 0, pairs = 0, words = 0;
+  Pages pages;
+  std::vector<float> bias;         // by packed row; empty when there is none
+  std::vector<float> scale;        // int8: by packed row
+  std::vector<int32_t> correction; // int8: 128 * sum of a row, because the activations carry an offset of 128
+
+  bool exists() const { return pairs > 0; }
+  const uint8_t *pair(int64_t index) const { return pages.data() + index * words * kPairWordBytes; }
+};
+
+// Which source row a lane of a panel holds. With `interleaved`, panel 0 of pair j has rows 16 j .. of the upper half
+// of the matrix and panel 1 the same rows of the lower half, so that gate and up of a column meet in one tile.
+inline int64_t source_row(int64_t pair, int64_t panel, int64_t lane, int64_t rows, bool interleaved) {
+  if (!interleaved) {
+    const int64_t row = pair * kPairRows + panel * kLanes + lane;
+    return row < rows ? row : -1;
+  }
+  const int64_t half = rows / 2, row = pair * kLanes + lane;
+  return row < half ? panel * half + row : -1;
+}
+
+inline uint32_t pack_word(Kind kind, const float *row, int64_t columns, int64_t word, float scale) {
+  uint32_t bits = 0;
+  const int64_t first = word * columns_per_word(kind);
+  for (int64_t i = 0; i < columns_per_word(kind) && first + i < columns; i++) {
+    const float x = row[first + i];
+    if (kind == kFloat32) std::memcpy(&bits, &x, 4);
+    else if (kind == kBFloat16) bits |= (uint32_t)to_bf16(x) << (16 * i);
+    else bits |= (uint32_t)(uint8_t)(int8_t)std::lrint(x / scale) << (8 * i);
+  }
+  return bits;
+}
+
+inline float largest(const float *row, int64_t columns) {
+  float most = 0;
+  for (int64_t k = 0; k < columns; k++) most = std::max(most, std::fabs(row[k]));
+  return most;
+}
+
+inline Matrix pack(Kind kind, const float *source, const float *bias, int64_t rows, int64_t columns, bool interleaved) {
+  Matrix m;
+  m.kind = kind;
+  m.rows = rows;
+  m.words = words_of(kind, columns);
+  m.pairs = interleaved ? (rows / 2 + kLanes - 1) / kLanes : (rows + kPairRows - 1) / kPairRows;
+  m.pages = Pages(m.pairs * m.words * kPairWordBytes);
+  if (bias != nullptr) m.bias.assign(m.pairs * kPairRows, 0.0f);
+  if (kind == kInt8) m.scale.assign(m.pairs * kPairRows, 0.0f), m.correction.assign(m.pairs * kPairRows, 0);
+#pragma omp parallel for
+  for (int64_t pair = 0; pair < m.pairs; pair++)
+    for (int64_t panel = 0; panel < 2; panel++)
+      for (int64_t lane = 0; lane < kLanes; lane++) {
+        const int64_t from = source_row(pair, panel, lane, rows, interleaved);
+        const int64_t packed = pair * kPairRows + panel * kLanes + lane;
+        const float *row = from < 0 ? nullptr : source + from * columns;
+        const float scale = row == nullptr || kind != kInt8 ? 1.0f : largest(row, columns) / 127 + 1e-30f;
+        uint8_t *to = m.pages.data() + pair * m.words * kPairWordBytes + panel * 64 + lane * 4;
+        int32_t total = 0;
+        for (int64_t word = 0; word < m.words; word++, to += kPairWordBytes) {
+          const uint32_t bits = row == nullptr ? 0 : pack_word(kind, row, columns, word, scale);
+          std::memcpy(to, &bits, 4);
+          for (int i = 0; kind == kInt8 && i < 4; i++) total += (int8_t)(bits >> (8 * i));
+        }
+        if (bias != nullptr && from >= 0) m.bias[packed] = bias[from];
+        if (kind == kInt8) m.scale[packed] = scale, m.correction[packed] = 128 * total;
+      }
+  return m;
+}
+
+// Rows of activations as words. `scale` is per row, for int8 only.
+struct Activations {
+  Kind kind = kFloat32;
+  int64_t stride = 0; // words from row to row
+  std::vector<uint32_t> words;
+  std::vector<float> scale;
+
+  void reserve(Kind of, int64_t rows, int64_t columns) {
+    kind = of;
+    stride = (words_of(of, columns) + 15) / 16 * 16;
+    if ((int64_t)words.size() < rows * stride) words.assign(rows * stride, 0);
+    if ((int64_t)scale.size() < rows) scale.assign(rows, 1.0f);
+  }
+  uint32_t *row(int64_t index) { return words.data() + index * stride; }
+  const uint32_t *row(int64_t index) const { return words.data() + index * stride; }
+};
+
+// Writes `count` columns from `column` on of one row; column is even. Not for int8, which needs the whole row.
+inline void write_columns(Activations &to, int64_t row, int64_t column, const float *from, int64_t count) {
+  if (to.kind == kFloat32) {
+    std::memcpy(to.row(row) + column, from, count * 4);
+    return;
+  }
+  uint16_t *half = (uint16_t *)to.row(row) + column;
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) store(half + i, to_bf16(load<f32x16>(from + i)));
+  for (; i < count; i++) half[i] = to_bf16(from[i]);
+}
+
+// Writes a whole row of any kind. int8: unsigned with an offset of 128, by the row's largest magnitude.
+inline void write_row(Activations &to, int64_t row, const float *from, int64_t columns) {
+  if (to.kind != kInt8) {
+    write_columns(to, row, 0, from, columns);
+    if (columns % 2 && to.kind == kBFloat16) ((uint16_t *)to.row(row))[columns] = 0;
+    return;
+  }
+  const float scale = largest(from, columns) / 127 + 1e-30f, inverse = 1 / scale;
+  uint8_t *bytes = (uint8_t *)to.row(row);
+  for (int64_t k = 0; k < columns; k++) bytes[k] = (uint8_t)((int32_t)std::lrint(from[k] * inverse) + 128);
+  for (int64_t k = columns; k % 4; k++) bytes[k] = 128;
+  to.scale[row] = scale;
+}
+
+// acc += w * x for one word of every lane.
+template <Kind kind> struct Dot;
+
+template <> struct Dot<kFloat32> {
+  typedef f32x16 Sum;
+  static Sum add(Sum acc, u32x16 w, u32x16 x) { return acc + (f32x16)w * (f32x16)x; }
+};
+
+template <> struct Dot<kBFloat16> {
+  typedef f32x16 Sum;
+  static Sum add(Sum acc, u32x16 w, u32x16 x) {
+#if defined(__AVX512BF16__)
+    return (f32x16)_mm512_dpbf16_ps((__m512)acc, (__m512bh)w, (__m512bh)x);
+#else
+    acc += (f32x16)(w << 16) * (f32x16)(x << 16);
+    return acc + (f32x16)(w & 0xffff0000u) * (f32x16)(x & 0xffff0000u);
+#endif
+  }
+};
+
+template <> struct Dot<kInt8> {
+  typedef i32x16 Sum;
+  static Sum add(Sum acc, u32x16 w, u32x16 x) { // w: four signed bytes, x: four unsigned bytes
+#if defined(__AVX512VNNI__)
+    return (i32x16)_mm512_dpbusd_epi32((__m512i)acc, (__m512i)x, (__m512i)w);
+#else
+    for (int i = 0; i < 4; i++) acc += ((i32x16)(w << (24 - 8 * i)) >> 24) * (i32x16)((x >> (8 * i)) & 255u);
+    return acc;
+#endif
+  }
+};
+
+// Tiles that fit the registers: `kTilePairs` pairs of panels by `kTileRows` rows.
+#if defined(__AVX512F__)
+constexpr int kTilePairs = 2, kTileRows = 6;
+#else
+constexpr int kTilePairs = 1, kTileRows = 2;
+#endif
+
+// out[panel][row][lane], raw sums.
+template <Kind kind, int pairs, int rows>
+void tile(const uint8_t *w, int64_t words, const uint32_t *x, int64_t stride, uint8_t *out) {
+  typedef typename Dot<kind>::Sum Sum;
+  Sum acc[2 * pairs][rows] = {};
+  const int64_t pair_bytes = words * kPairWordBytes;
+  for (int64_t k = 0; k < words; k++) {
+    u32x16 weight[2 * pairs];
+    for (int p = 0; p < 2 * pairs; p++) weight[p] = load<u32x16>(w + (p / 2) * pair_bytes + (p % 2) * 64);
+    for (int r = 0; r < rows; r++) {
+      const u32x16 value = splat(x[r * stride + k]);
+      for (int p = 0; p < 2 * pairs; p++) acc[p][r] = Dot<kind>::add(acc[p][r], weight[p], value);
+    }
+    w += kPairWordBytes;
+  }
+  for (int p = 0; p < 2 * pairs; p++)
+    for (int r = 0; r < rows; r++) store(out + (p * rows + r) * 64, acc[p][r]);
+}
+
+typedef void (*Tile)(const uint8_t *, int64_t, const uint32_t *, int64_t, uint8_t *);
+
+template <Kind kind, int pairs> Tile tile_of_rows(int64_t rows) {
+  switch (rows) {
+  case 1: return tile<kind, pairs, 1>;
+  case 2: return tile<kind, pairs, 2>;
+#if defined(__AVX512F__)
+  case 3: return tile<kind, pairs, 3>;
+  case 4: return tile<kind, pairs, 4>;
+  case 5: return tile<kind, pairs, 5>;
+  default: return tile<kind, pairs, 6>;
+#else
+  default: return tile<kind, pairs, 2>;
+#endif
+  }
+}
+
+template <Kind kind> Tile tile_of(int64_t pairs, int64_t rows) {
+  return pairs == kTilePairs ? tile_of_rows<kind, kTilePairs>(rows) : tile_of_rows<kind, 1>(rows);
+}
+
+inline Tile tile_of(Kind kind, int64_t pairs, int64_t rows) {
+  if (kind == kFloat32) return tile_of<kFloat32>(pairs, rows);
+  return kind == kBFloat16 ? tile_of<kBFloat16>(pairs, rows) : tile_of<kInt8>(pairs, rows);
+}
+
+// Sixteen finished sums of one packed panel and one row: int8 brought back to floats, bias added.
+inline f32x16 finished(const Matrix &m, int64_t packed_row, const uint8_t *raw, float row_scale) {
+  f32x16 y = load<f32x16>(raw);
+  if (m.kind == kInt8) {
+    const i32x16 total = load<i32x16>(raw) - load<i32x16>(&m.correction[packed_row]);
+    y = __builtin_convertvector(total, f32x16) * (load<f32x16>(&m.scale[packed_row]) * splat(row_scale));
+  }
+  return m.bias.empty() ? y : y + load<f32x16>(&m.bias[packed_row]);
+}
+
+// Rows are taken in blocks that stay in the second-level cache while a pair's weights pass by.
+constexpr int64_t kBlockRows = 20 * kTileRows;
+
+// For the pairs of thread `thread` of `threads`: calls `out(pair, row, first panel's sums, second panel's sums)`.
+template <class Out> void multiply(const Matrix &m, const Activations &x, int64_t rows, int thread, int threads, Out out) {
+  const int64_t from = m.pairs * thread / threads, to = m.pairs * (thread + 1) / threads;
+  alignas(64) uint8_t raw[2 * kTilePairs * kTileRows * 64];
+  for (int64_t block = 0; block < rows; block += kBlockRows) {
+    const int64_t end = std::min(rows, block + kBlockRows);
+    for (int64_t pair = from; pair < to;) {
+      const int64_t pairs = pair + kTilePairs <= to ? kTilePairs : 1;
+      for (int64_t row = block; row < end;) {
+        const int64_t count = std::min<int64_t>(kTileRows, end - row);
+        tile_of(m.kind, pairs, count)(m.pair(pair), m.words, x.row(row), x.stride, raw);
+        for (int64_t p = 0; p < pairs; p++)
+          for (int64_t r = 0; r < count; r++) {
+            const int64_t packed = (pair + p) * kPairRows;
+            const f32x16 first = finished(m, packed, raw + (2 * p * count + r) * 64, x.scale[row + r]);
+            const f32x16 second = finished(m, packed + kLanes, raw + ((2 * p + 1) * count + r) * 64, x.scale[row + r]);
+            out(pair + p, row + r, first, second);
+          }
+        row += count;
+      }
+      pair += pairs;
+    }
+  }
+}
+
+} // namespace omniflow

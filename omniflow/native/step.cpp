@@ -1,0 +1,318 @@
+// One step of a dense decoder over a flat batch of rows (decode rows and prefill chunks of any sequences) as one call.
+//
+// Per layer: norm | qkv product | rotate, cache, attend | output product + residual | norm | gate-up product with SiLU |
+// down product + residual; a bar is a barrier between all threads. The residual stream is float32 whatever the weights
+// are. The caller (omniflow/native/binding.py) checks every size, index and pointer; nothing is checked here.
+#include <mutex>
+
+#if defined(_OPENMP)
+#include <omp.h>
+#endif
+
+#include "attention.h"
+#include "matrix.h"
+
+namespace omniflow {
+
+struct Shape { // mirrored in binding.py
+  int64_t hidden, inner, heads, kv_heads, head_dim, vocab;
+  float epsilon;
+  int32_t kind;
+};
+
+struct LayerSource { // float32, mirrored in binding.py; null where the architecture has none
+  const float *attention_norm, *qkv, *qkv_bias, *query_norm, *key_norm, *output, *output_bias;
+  const float *mlp_norm, *gate_up, *gate_up_bias, *down, *down_bias;
+};
+
+struct Span { // rows `row ..` attend to `past` cached tokens from slot `start` and causally to themselves
+  int64_t row, count, past, start;
+};
+
+struct Step { // mirrored in binding.py
+  int64_t rows, num_spans, num_wanted, num_taps, num_additions, arena_tokens;
+  int32_t cache_is_bf16, threads;
+  const float *embeds, *cosines, *sines;
+  const Span *spans;
+  const int64_t *wanted;
+  float *logits, *hidden;
+  const int64_t *tap_layers;
+  float *const *taps;
+  const float *const *additions;
+  void *keys, *values;
+};
+
+struct Layer {
+  std::vector<float> attention_norm, query_norm, key_norm, mlp_norm;
+  Matrix qkv, output, gate_up, down;
+};
+
+struct Workspace {
+  std::vector<float> residual, qkv, mixed;
+  Activations input, inner;
+  std::vector<int64_t> span_of_row;
+  int64_t scores_per_thread = 0;
+  std::vector<float> scores;
+};
+
+struct Model {
+  Shape shape;
+  std::vector<Layer> layers;
+  std::vector<float> norm;
+  Matrix head;
+  Workspace space;
+  std::mutex busy; // the workspace is one
+};
+
+static std::vector<float> copied(const float *from, int64_t count) {
+  return from == nullptr ? std::vector<float>() : std::vector<float>(from, from + count);
+}
+
+static inline void barrier() {
+#pragma omp barrier
+}
+
+template <class T> static void grow(std::vector<T> &v, int64_t size) {
+  if ((int64_t)v.size() < size) v.resize(size);
+}
+
+class Run {
+public:
+  Run(Model &model, const Step &step)
+      : m(model), s(step), w(model.space), kind((Kind)model.shape.kind), hidden(model.shape.hidden),
+        inner(model.shape.inner), head_dim(model.shape.head_dim), kv_heads(model.shape.kv_heads),
+        group(model.shape.heads / model.shape.kv_heads), width((model.shape.heads + 2 * kv_heads) * head_dim),
+        qkv_stride((width + kPairRows - 1) / kPairRows * kPairRows), attended(model.shape.heads * head_dim) {}
+
+  void prepare(int threads) {
+    grow(w.residual, s.rows * hidden);
+    grow(w.qkv, s.rows * qkv_stride);
+    grow(w.mixed, s.rows * std::max(attended, inner));
+    w.input.reserve(kind, s.rows, std::max(hidden, attended));
+    w.inner.reserve(kind, s.rows, inner);
+    grow(w.span_of_row, s.rows);
+    int64_t longest = 0;
+    for (int64_t i = 0; i < s.num_spans; i++) {
+      longest = std::max(longest, s.spans[i].past + s.spans[i].count);
+      for (int64_t j = 0; j < s.spans[i].count; j++) w.span_of_row[s.spans[i].row + j] = i;
+      has_chunks |= s.spans[i].count > 1;
+    }
+    w.scores_per_thread = (group * longest + kLanes - 1) / kLanes * kLanes;
+    grow(w.scores, w.scores_per_thread * threads);
+  }
+
+  template <class Cache> void on_thread(int thread, int threads) {
+    me = thread, all = threads;
+    for (int64_t i = me; i < s.rows; i += all) std::memcpy(residual(i), s.embeds + i * hidden, hidden * 4);
+    for (int64_t l = 0; l < (int64_t)m.layers.size(); l++) run_layer<Cache>(m.layers[l], l);
+    read_out();
+  }
+
+private:
+  Model &m;
+  const Step &s;
+  Workspace &w;
+  const Kind kind;
+  const int64_t hidden, inner, head_dim, kv_heads, group, width, qkv_stride, attended;
+  bool has_chunks = false;
+  int me = 0, all = 1;
+
+  float *residual(int64_t row) { return w.residual.data() + row * hidden; }
+
+  template <class Cache> void run_layer(const Layer &layer, int64_t index) {
+    // Each thread owns rows me, me + all, ...: what it read or added here it normalises itself, with no barrier between.
+    for (int64_t t = 0; t < s.num_taps; t++)
+      for (int64_t i = me; s.tap_layers[t] == index && i < s.rows; i += all)
+        std::memcpy(s.taps[t] + i * hidden, residual(i), hidden * 4);
+    norm_rows(layer.attention_norm, w.input);
+    barrier();
+    multiply(layer.qkv, w.input, s.rows, me, all, [&](int64_t pair, int64_t row, f32x16 first, f32x16 second) {
+      float *to = w.qkv.data() + row * qkv_stride + pair * kPairRows;
+      store(to, first);
+      store(to + kLanes, second);
+    });
+    barrier();
+    attention<Cache>(layer, index);
+    barrier();
+    if (kind == kInt8) {
+      for (int64_t i = me; i < s.rows; i += all) write_row(w.input, i, w.mixed.data() + i * attended, attended);
+      barrier();
+    }
+    add_product(layer.output, w.input);
+    barrier();
+    norm_rows(layer.mlp_norm, w.input);
+    barrier();
+    gated_product(layer.gate_up);
+    barrier();
+    if (kind == kInt8) {
+      for (int64_t i = me; i < s.rows; i += all) write_row(w.inner, i, w.mixed.data() + i * inner, inner);
+      barrier();
+    }
+    add_product(layer.down, w.inner);
+    barrier();
+    for (int64_t i = me; index < s.num_additions && i < s.rows; i += all)
+      for (int64_t e = 0; e < hidden; e++) residual(i)[e] += s.additions[index][i * hidden + e];
+  }
+
+  void norm_rows(const std::vector<float> &weight, Activations &to) {
+    for (int64_t i = me; i < s.rows; i += all) norm_row(weight, residual(i), to, i);
+  }
+
+  void norm_row(const std::vector<float> &weight, const float *from, Activations &to, int64_t row) {
+    float out[kMaxRow];
+    normalise(from, weight.data(), m.shape.epsilon, hidden, out);
+    write_row(to, row, out, hidden);
+  }
+
+  void add_product(const Matrix &matrix, const Activations &x) {
+    multiply(matrix, x, s.rows, me, all, [&](int64_t pair, int64_t row, f32x16 first, f32x16 second) {
+      const int64_t column = pair * kPairRows;
+      float *to = residual(row) + column;
+      if (column + kPairRows <= hidden) {
+        store(to, load<f32x16>(to) + first);
+        store(to + kLanes, load<f32x16>(to + kLanes) + second);
+        return;
+      }
+      float y[kPairRows];
+      store(y, first), store(y + kLanes, second);
+      for (int64_t i = 0; column + i < hidden; i++) to[i] += y[i];
+    });
+  }
+
+  void gated_product(const Matrix &gate_up) {
+    multiply(gate_up, w.input, s.rows, me, all, [&](int64_t pair, int64_t row, f32x16 gate, f32x16 up) {
+      float y[kLanes];
+      store(y, silu(gate) * up);
+      const int64_t column = pair * kLanes, count = std::min(kLanes, inner - column);
+      if (kind == kInt8) std::memcpy(w.mixed.data() + row * inner + column, y, count * 4);
+      else write_columns(w.inner, row, column, y, count);
+    });
+  }
+
+  // Work items are (row, kv head); with few of them single heads, which costs reads of keys but keeps threads busy.
+  template <class Cache> void attention(const Layer &layer, int64_t index) {
+    typedef typename Cache::Element Element;
+    const int64_t token = kv_heads * head_dim, plane = s.arena_tokens * token;
+    Element *keys = (Element *)s.keys + index * plane, *values = (Element *)s.values + index * plane;
+    for (int64_t item = me; item < s.rows * kv_heads; item += all) {
+      const int64_t row = item / kv_heads, kv = item % kv_heads;
+      place<Cache>(layer, row, kv, keys, values);
+      if (!has_chunks) attend_row<Cache>(row, kv, keys, values);
+    }
+    if (!has_chunks) return;
+    barrier(); // a chunk's rows attend to keys that other threads place
+    for (int64_t item = me; item < s.rows * kv_heads; item += all)
+      attend_row<Cache>(item / kv_heads, item % kv_heads, keys, values);
+  }
+
+  // Norms and rotates one kv head and its query heads of one row; writes key and value to the row's slot.
+  template <class Cache>
+  void place(const Layer &layer, int64_t row, int64_t kv, typename Cache::Element *keys, typename Cache::Element *values) {
+    float *heads = w.qkv.data() + row * qkv_stride;
+    float *key = heads + (m.shape.heads + kv) * head_dim, *value = key + kv_heads * head_dim;
+    const float *cosines = s.cosines + row * (head_dim / 2), *sines = s.sines + row * (head_dim / 2);
+    for (int64_t h = 0; h < group; h++) {
+      float *query = heads + (kv * group + h) * head_dim;
+      if (!layer.query_norm.empty())
+        normalise(query, layer.query_norm.data(), m.shape.epsilon, head_dim, query);
+      rotate(query, cosines, sines, head_dim / 2);
+    }
+    if (!layer.key_norm.empty()) normalise(key, layer.key_norm.data(), m.shape.epsilon, head_dim, key);
+    rotate(key, cosines, sines, head_dim / 2);
+    const Span &span = s.spans[w.span_of_row[row]];
+    const int64_t at = ((span.start + span.past + row - span.row) * kv_heads + kv) * head_dim;
+    write_cache<Cache>(key, keys + at, head_dim);
+    write_cache<Cache>(value, values + at, head_dim);
+  }
+
+  template <class Cache>
+  void attend_row(int64_t row, int64_t kv, const typename Cache::Element *keys, const typename Cache::Element *values) {
+    const Span &span = s.spans[w.span_of_row[row]];
+    const int64_t count = span.past + row - span.row + 1, at = (span.start * kv_heads + kv) * head_dim;
+    const int64_t column = kv * group * head_dim;
+    float *out = w.mixed.data() + row * attended + column;
+    attend<Cache>(w.qkv.data() + row * qkv_stride + column, keys + at, values + at, count, kv_heads * head_dim, group,
+                  head_dim, w.scores.data() + me * w.scores_per_thread, out);
+    if (kind != kInt8) write_columns(w.input, row, column, out, group * head_dim);
+  }
+
+  void read_out() {
+    barrier();
+    for (int64_t i = me; s.hidden != nullptr && i < s.rows; i += all)
+      normalise(residual(i), m.norm.data(), m.shape.epsilon, hidden, s.hidden + i * hidden);
+    if (s.num_wanted == 0) return;
+    for (int64_t i = me; i < s.num_wanted; i += all) norm_row(m.norm, residual(s.wanted[i]), w.input, i);
+    barrier();
+    multiply(m.head, w.input, s.num_wanted, me, all, [&](int64_t pair, int64_t row, f32x16 first, f32x16 second) {
+      const int64_t column = pair * kPairRows;
+      float *to = s.logits + row * m.shape.vocab + column;
+      if (column + kPairRows <= m.shape.vocab) {
+        store(to, first), store(to + kLanes, second);
+        return;
+      }
+      float y[kPairRows];
+      store(y, first), store(y + kLanes, second);
+      std::memcpy(to, y, (m.shape.vocab - column) * 4);
+    });
+  }
+
+public:
+  static constexpr int64_t kMaxRow = 32768; // mirrored in binding.py
+};
+
+} // namespace omniflow
+
+using namespace omniflow;
+
+extern "C" {
+
+Model *omniflow_new(const Shape *shape) {
+  Model *m = new Model;
+  m->shape = *shape;
+  return m;
+}
+
+void omniflow_free(Model *m) { delete m; }
+
+void omniflow_add_layer(Model *m, const LayerSource *from) {
+  const Shape &s = m->shape;
+  const Kind kind = (Kind)s.kind;
+  const int64_t query = s.heads * s.head_dim, key = s.kv_heads * s.head_dim;
+  Layer layer;
+  layer.attention_norm = copied(from->attention_norm, s.hidden);
+  layer.query_norm = copied(from->query_norm, s.head_dim);
+  layer.key_norm = copied(from->key_norm, s.head_dim);
+  layer.mlp_norm = copied(from->mlp_norm, s.hidden);
+  layer.qkv = pack(kind, from->qkv, from->qkv_bias, query + 2 * key, s.hidden, false);
+  layer.output = pack(kind, from->output, from->output_bias, s.hidden, query, false);
+  layer.gate_up = pack(kind, from->gate_up, from->gate_up_bias, 2 * s.inner, s.hidden, true);
+  layer.down = pack(kind, from->down, from->down_bias, s.hidden, s.inner, false);
+  m->layers.push_back(std::move(layer));
+}
+
+void omniflow_finish(Model *m, const float *norm, const float *head) {
+  m->norm = copied(norm, m->shape.hidden);
+  if (head != nullptr) m->head = pack((Kind)m->shape.kind, head, nullptr, m->shape.vocab, m->shape.hidden, false);
+}
+
+void omniflow_step(Model *m, const Step *step) {
+  std::lock_guard<std::mutex> guard(m->busy);
+  Run run(*m, *step);
+#if defined(_OPENMP)
+  const int threads = std::max(1, step->threads);
+#else
+  const int threads = 1;
+#endif
+  run.prepare(threads);
+#pragma omp parallel num_threads(threads) firstprivate(run)
+  {
+#if defined(_OPENMP)
+    const int me = omp_get_thread_num(), all = omp_get_num_threads();
+#else
+    const int me = 0, all = 1;
+#endif
+    if (step->cache_is_bf16) run.on_thread<BFloat16>(me, all);
+    else run.on_thread<Float32>(me, all);
+  }
+}
+}

@@ -1,0 +1,204 @@
+"""The native step: equal to plain torch, bit-equal in any batch, absent without a compiler, safe to call wrongly."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+
+import pytest
+import torch
+
+from omniflow.experts.lean import CheckpointError, LeanConfig, LeanDecoder, RopeConfig, random
+from omniflow.native import load_native
+from omniflow.native.binding import Kind, NativeModel, NativeShape, StepInput
+from omniflow.native.build import library
+from omniflow.roles import TokenRows
+from tests.experts.lean.models import greedy, prompts
+
+needs_native = pytest.mark.skipif(load_native() is None, reason="there is no C++ compiler")
+
+# Sizes that are no multiples of anything the kernels like, and heads longer than a vector.
+ODD = LeanConfig(
+    vocab_size=203,
+    hidden_size=77,
+    intermediate_size=131,
+    num_layers=3,
+    num_heads=6,
+    num_kv_heads=2,
+    head_dim=22,
+    norm_eps=1e-5,
+    rope=RopeConfig(theta=10000.0),
+    qkv_bias=True,
+    output_bias=True,
+    mlp_bias=True,
+    qk_norm=True,
+)
+WIDE = LeanConfig(
+    vocab_size=1000,
+    hidden_size=320,
+    intermediate_size=512,
+    num_layers=2,
+    num_heads=4,
+    num_kv_heads=1,
+    head_dim=80,
+    norm_eps=1e-5,
+    rope=RopeConfig(theta=10000.0),
+    tied_head=True,
+)
+
+
+def _logits(decoder: LeanDecoder, ids: torch.Tensor, chunks: list[int], beside: int = 0) -> torch.Tensor:
+    """Logits of the last position, the ids given in chunks, beside rows of other sequences."""
+    states = [decoder.open({}, max_positions=64) for _ in range(1 + beside)]
+    at = 0
+    for size in chunks:
+        rows = [
+            TokenRows(sequence=state, ids=ids[at : at + size] if i == 0 else ids[i : i + 2])
+            for i, state in enumerate(states)
+            if state is not None
+        ]
+        result = decoder.step(rows[::-1])[-1]
+        at += size
+    for state in states:
+        assert state is not None
+        decoder.close(state)
+    assert at == len(ids)
+    assert result.logits is not None
+    return result.logits
+
+
+@needs_native
+@pytest.mark.parametrize("config", [ODD, WIDE])
+def test_native_and_torch_give_the_same_ids_and_logits(config: LeanConfig) -> None:
+    native, plain = random(config, 0), random(config, 0, native=False)
+    tokens = [prompt % config.vocab_size for prompt in prompts(5)]
+    assert greedy(native, tokens, 10) == greedy(plain, tokens, 10)
+    difference = _logits(native, tokens[4], [23]) - _logits(plain, tokens[4], [23])
+    assert difference.abs().max() < 1e-4
+
+
+@needs_native
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("config", [ODD, WIDE])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_rows_bits_do_not_depend_on_its_neighbours_nor_on_chunks(
+    config: LeanConfig, dtype: torch.dtype, threads: int
+) -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    decoder = random(config, 0, dtype=dtype)
+    ids = prompts(5)[4]
+    whole = _logits(decoder, ids, [23])
+    assert torch.equal(whole, _logits(decoder, ids, [1] * 23))
+    assert torch.equal(whole, _logits(decoder, ids, [7, 1, 15], beside=4))
+    torch.set_num_threads(before)
+
+
+@needs_native
+def test_int8_weights_stay_near_float32_and_bfloat16_nearer() -> None:
+    ids, exact = prompts(5)[4], random(WIDE, 0)
+    expected = _logits(exact, ids, [23])
+    errors = []
+    for decoder in (random(WIDE, 0, dtype=torch.bfloat16), random(WIDE, 0, int8=True)):
+        errors.append(float((_logits(decoder, ids, [23]) - expected).norm() / expected.norm()))
+    assert 0 < errors[0] < errors[1] < 0.05
+
+
+def test_int8_weights_are_refused_without_the_native_step() -> None:
+    with pytest.raises(CheckpointError, match="int8 weights need the native step"):
+        random(WIDE, 0, int8=True, native=False)
+
+
+def test_without_a_compiler_or_when_switched_off_there_is_no_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    assert library() is None
+    monkeypatch.delenv("CXX")
+    monkeypatch.setenv("OMNIFLOW_NATIVE", "0")
+    assert library() is None
+
+
+@needs_native
+def test_the_library_is_built_once_into_the_users_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMNIFLOW_CACHE", str(tmp_path))
+    path = library()
+    assert path is not None
+    assert path.is_relative_to(tmp_path)
+    stamp = path.stat().st_mtime_ns
+    assert library() == path
+    assert path.stat().st_mtime_ns == stamp
+    assert [entry.name for entry in path.parent.iterdir()] == [path.name]
+
+
+@needs_native
+def test_a_broken_compiler_means_plain_torch_and_one_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken = tmp_path / "c++"
+    broken.write_text("#!/bin/sh\necho cannot compile >&2\nexit 1\n")
+    broken.chmod(0o755)
+    monkeypatch.setenv("CXX", str(broken))
+    monkeypatch.setenv("OMNIFLOW_CACHE", str(tmp_path / "cache"))
+    assert library() is None
+    assert ["cannot compile" in record.message for record in caplog.records] == [True]
+
+
+def _small_model(native: ctypes.CDLL) -> NativeModel:
+    shape = NativeShape(hidden=8, inner=8, heads=2, kv_heads=1, head_dim=4, vocab=10, epsilon=1e-5, kind=Kind.FLOAT32)
+    model = NativeModel(native, shape)
+    model.add_layer(
+        {
+            "attention_norm": torch.ones(8),
+            "mlp_norm": torch.ones(8),
+            "qkv": torch.ones(16, 8),
+            "output": torch.ones(8, 8),
+            "gate_up": torch.ones(16, 8),
+            "down": torch.ones(8, 8),
+        }
+    )
+    model.finish(norm=torch.ones(8), head=None)
+    return model
+
+
+def _input(
+    *,
+    spans: tuple[tuple[int, int, int, int], ...] = ((0, 2, 0, 0),),
+    wanted: tuple[int, ...] = (),
+    taps: tuple[int, ...] = (),
+    arena: tuple[int, ...] = (1, 16, 1, 4),
+    embeds: tuple[int, int] = (2, 8),
+) -> StepInput:
+    return StepInput(
+        embeds=torch.ones(embeds),
+        cosines=torch.ones(2, 2),
+        sines=torch.zeros(2, 2),
+        spans=spans,
+        wanted=wanted,
+        wants_hidden=True,
+        tap_layers=taps,
+        additions=(),
+        keys=torch.zeros(arena),
+        values=torch.zeros(arena),
+    )
+
+
+@needs_native
+def test_everything_out_of_bounds_is_refused_before_the_native_code_runs() -> None:
+    native = load_native()
+    assert native is not None
+    model = _small_model(native)
+    assert model.step(_input(), threads=1).hidden is not None
+    wrong = [
+        (_input(spans=((0, 2, 0, 15),)), "leaves the arena"),
+        (_input(spans=((0, 2, -1, 0),)), "leaves the arena"),
+        (_input(spans=((1, 1, 0, 0),)), "leaves the arena of 16 tokens or the batch"),
+        (_input(spans=((0, 1, 0, 0),)), "cover 1 of 2 rows"),
+        (_input(wanted=(0,)), "without a head"),
+        (_input(taps=(1,)), "must belong to the 1 layers"),
+        (_input(arena=(1, 16, 1, 8)), "keys must be contiguous"),
+        (_input(embeds=(2, 9)), "embeds must be contiguous float32"),
+    ]
+    for batch, message in wrong:
+        with pytest.raises(ValueError, match=message):
+            model.step(batch, threads=1)
+    with pytest.raises(ValueError, match=r"qkv has shape \[3, 8\], expected \[16, 8\]"):
+        model.add_layer({"attention_norm": torch.ones(8), "mlp_norm": torch.ones(8), "qkv": torch.ones(3, 8)})
