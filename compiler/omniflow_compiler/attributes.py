@@ -37,7 +37,9 @@ def check_attributes(
         given_value = written.get(attribute.name)
         values[attribute.name] = attribute.default
         if given_value is None:
-            if attribute.required and not any(nearest(name, [attribute.name]) for name in written if name not in by_name):
+            if attribute.required and not any(
+                nearest(name, [attribute.name]) for name in written if name not in by_name
+            ):
                 report.add(codes.MISSING_KEY, at, f"{owner} has no `{attribute.name}`", help=[attribute.doc])
             continue
         problem = _problem(attribute, given_value.value)

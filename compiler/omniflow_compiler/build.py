@@ -73,9 +73,7 @@ def _edge(spec: EdgeSpec, program: ProgramSpec, nodes: Mapping[str, Node], repor
     )
 
 
-def _source(
-    ref: PortRef, program: ProgramSpec, nodes: Mapping[str, Node], report: Report
-) -> tuple[bool, Port | None]:
+def _source(ref: PortRef, program: ProgramSpec, nodes: Mapping[str, Node], report: Report) -> tuple[bool, Port | None]:
     if ref.node is not None:
         return _check_end(ref, nodes, "output", report)
     if ref.port in program.inputs:
@@ -95,7 +93,13 @@ def _check_end(ref: PortRef, nodes: Mapping[str, Node], side: str, report: Repor
         span = ref.span.part(0, len(ref.node)) if ref.span.line == ref.span.end_line else ref.span
         close = nearest(ref.node, nodes, most=1)
         edits = [Edit(span=span, text=close[0])] if close else []
-        report.add(codes.UNKNOWN_NODE, span, f"unknown node `{ref.node}`", help=did_you_mean(ref.node, nodes, "node"), edits=edits)
+        report.add(
+            codes.UNKNOWN_NODE,
+            span,
+            f"unknown node `{ref.node}`",
+            help=did_you_mean(ref.node, nodes, "node"),
+            edits=edits,
+        )
         return False, None
     if not node.is_known:
         return True, None

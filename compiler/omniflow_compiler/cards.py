@@ -41,7 +41,9 @@ def _by_path(program: Path, name: Name, sources: SourceSet, report: Report) -> t
         report.add(codes.UNKNOWN_CARD, name.span, f"card `{name.text}` is outside the project", help=help)
         return None
     if not path.is_file():
-        report.add(codes.UNKNOWN_CARD, name.span, f"there is no file `{name.text}`", help=["the path is relative to this file"])
+        report.add(
+            codes.UNKNOWN_CARD, name.span, f"there is no file `{name.text}`", help=["the path is relative to this file"]
+        )
         return None
     return _document(path, sources, report)
 

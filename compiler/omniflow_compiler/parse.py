@@ -41,7 +41,9 @@ def kind_of(document: Mapping, report: Report) -> str | None:
     """The kind of spec, or None with the reason in the report."""
     version, kind = document.entries.get("omniflow"), document.entries.get("kind")
     if version is None:
-        report.add(codes.VERSION, document.span.start, "no language version", help=["begin the file with `omniflow: 1`"])
+        report.add(
+            codes.VERSION, document.span.start, "no language version", help=["begin the file with `omniflow: 1`"]
+        )
     elif not isinstance(version.value, Scalar) or version.value.value != 1 or version.value.value is True:
         found = version.value.written if isinstance(version.value, Scalar) else "something else"
         help = ["this compiler reads `omniflow: 1`"]
@@ -66,7 +68,9 @@ def parse_card(document: Mapping, overrides: MappingOf[str, str], report: Report
         id=_name(document, "id"),
         title=_text(document, "title"),
         capabilities=tuple(
-            Name(text=str(item.value), span=item.span) for item in _items(document, "capabilities") if isinstance(item, Scalar)
+            Name(text=str(item.value), span=item.span)
+            for item in _items(document, "capabilities")
+            if isinstance(item, Scalar)
         ),
         params={name: param.value for name, param in params.items()},
         components={name: _component(name, e) for name, e in _entries(document, "components", "use")},
@@ -178,11 +182,14 @@ def _caches(document: Mapping, report: Report) -> Iterator[tuple[str, CacheSpec]
             help = ["write a number of bytes, or a size such as `256 MiB`"]
             report.add(codes.BAD_VALUE, size.span, f"`{size.written}` is no size in bytes", help=help)
         block = tree.get("block_tokens")
-        yield name, CacheSpec(
-            name=Name(text=name, span=entry.key),
-            kind=_text(tree, "kind"),
-            max_bytes=max_bytes or 1 << 20,
-            block_tokens=block.value if isinstance(block, Scalar) and isinstance(block.value, int) else 16,
+        yield (
+            name,
+            CacheSpec(
+                name=Name(text=name, span=entry.key),
+                kind=_text(tree, "kind"),
+                max_bytes=max_bytes or 1 << 20,
+                block_tokens=block.value if isinstance(block, Scalar) and isinstance(block.value, int) else 16,
+            ),
         )
 
 
@@ -198,12 +205,15 @@ def _inputs(document: Mapping) -> Iterator[tuple[str, InputSpec]]:
         elif isinstance(entry.value, Mapping):
             default = entry.value.get("default")
             value: ScalarValue = default.value if isinstance(default, Scalar) else None
-            yield name, InputSpec(
-                name=label,
-                type=_name(entry.value, "type"),
-                has_default=isinstance(default, Scalar),
-                default=value,
-                help=_text(entry.value, "help"),
+            yield (
+                name,
+                InputSpec(
+                    name=label,
+                    type=_name(entry.value, "type"),
+                    has_default=isinstance(default, Scalar),
+                    default=value,
+                    help=_text(entry.value, "help"),
+                ),
             )
 
 
@@ -215,8 +225,9 @@ def _outputs(document: Mapping) -> Iterator[tuple[str, OutputSpec]]:
         value = entry.value
         if isinstance(value, Scalar) and isinstance(value.value, str) and value.value.count(".") == 1:
             node, port = value.value.split(".")
-            yield name, OutputSpec(
-                name=Name(text=name, span=entry.key), ref=PortRef(node=node, port=port, span=value.span)
+            yield (
+                name,
+                OutputSpec(name=Name(text=name, span=entry.key), ref=PortRef(node=node, port=port, span=value.span)),
             )
 
 
@@ -280,7 +291,9 @@ def _edges(document: Mapping, report: Report) -> Iterator[EdgeSpec]:
             edge = _edge(text, entry.key, attributes, order, report)
         else:
             help = ["`- a.x -> b.y`, or `- a.x ~> b.y: {chunk: 32}`"]
-            report.add(codes.BAD_EDGE, item.span.start, "an edge is one line of text, attributes behind a colon", help=help)
+            report.add(
+                codes.BAD_EDGE, item.span.start, "an edge is one line of text, attributes behind a colon", help=help
+            )
             continue
         if edge is not None:
             yield edge

@@ -114,9 +114,7 @@ def _analyse(program: ProgramSpec, card: CardSpec, options: Options, report: Rep
     return graph, types
 
 
-def _check_params(
-    options: Options, card: Mapping[str, object], program: Mapping[str, object], report: Report
-) -> None:
+def _check_params(options: Options, card: Mapping[str, object], program: Mapping[str, object], report: Report) -> None:
     known = {**card, **program}
     for name in options.params:
         if name not in known:

@@ -37,9 +37,7 @@ def render(diagnostic: Diagnostic, sources: Mapping[str, Source]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _place(
-    span: Span, text: str, mark: str, arrow: str, width: int, sources: Mapping[str, Source]
-) -> Iterator[str]:
+def _place(span: Span, text: str, mark: str, arrow: str, width: int, sources: Mapping[str, Source]) -> Iterator[str]:
     source = sources.get(span.file)
     gutter = " " * (width + 1)
     if source is None or not 1 <= span.line <= max(1, len(source.lines)):

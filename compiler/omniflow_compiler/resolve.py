@@ -19,7 +19,9 @@ from omniflow_compiler.suggest import did_you_mean, nearest
 _NO_PORTS = Ports(inputs=(), outputs=())
 
 
-def unknown(report: Report, code: codes.Code, name: Name, known: Mapping[str, object], what: str, near: str = "") -> None:
+def unknown(
+    report: Report, code: codes.Code, name: Name, known: Mapping[str, object], what: str, near: str = ""
+) -> None:
     """Reports a name that is not there, with the nearest ones."""
     close = nearest(name.text, known, most=1)
     report.add(
@@ -192,7 +194,12 @@ def _op_node(
             _wrong_op_role(spec, op.needs, component, components, report)
             return None
         if op.needs is None:
-            report.add(codes.UNKNOWN_KEY, spec.component.span, f"op `{op.name}` works without a component", help=["leave `with` out"])
+            report.add(
+                codes.UNKNOWN_KEY,
+                spec.component.span,
+                f"op `{op.name}` works without a component",
+                help=["leave `with` out"],
+            )
     elif op.needs is not None:
         fitting = sorted(n for n, c in components.items() if c.signature.role == op.needs)
         help = [f"components with the role {op.needs}: {', '.join(f'`{n}`' for n in fitting)}"] if fitting else []
@@ -264,7 +271,12 @@ def check_expression(text: str, span: Span, names: set[str], code: codes.Code, r
     try:
         expression = Expression(text)
     except ExpressionError as error:
-        report.add(code, span, f"`{text[:80]}` cannot be read: {error}", help=["names, numbers, texts, comparisons, and, or, not, + - *"])
+        report.add(
+            code,
+            span,
+            f"`{text[:80]}` cannot be read: {error}",
+            help=["names, numbers, texts, comparisons, and, or, not, + - *"],
+        )
         return
     for name in sorted(expression.names - names):
         report.add(code, span, f"`{name}` is not known here", help=did_you_mean(name, names, "name"))

@@ -21,7 +21,9 @@ def check_budget(plan: Plan, graph: ProgramGraph, report: Report) -> None:
             if holder.kind == "weights" and component is not None:
                 labels.append(Label(span=component.spec.name.span, text=f"weights of {show_bytes(holder.bytes)}"))
             elif holder.kind == "cache" and holder.name in graph.card.caches:
-                labels.append(Label(span=graph.card.caches[holder.name].name.span, text=f"cache of {show_bytes(holder.bytes)}"))
+                labels.append(
+                    Label(span=graph.card.caches[holder.name].name.span, text=f"cache of {show_bytes(holder.bytes)}")
+                )
         report.add(
             codes.OVER_BUDGET,
             graph.program.id.span,

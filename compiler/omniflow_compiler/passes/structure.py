@@ -88,7 +88,9 @@ def _check_cycles(graph: ProgramGraph, report: Report) -> None:
             (name,) = component
             if graph.graph.has_edge(name, name):
                 edge = by_ends[name, name]
-                help = [f"a feedback is declared: `- {edge.spec.source} -> {edge.spec.target}: {{back_edge: {{initial: 0, bound: 8}}}}`"]
+                help = [
+                    f"a feedback is declared: `- {edge.spec.source} -> {edge.spec.target}: {{back_edge: {{initial: 0, bound: 8}}}}`"
+                ]
                 report.add(codes.SELF_LOOP, edge.spec.span, f"node `{name}` feeds itself", help=help)
             continue
         _report_cycle(shortest_cycle(graph, component), by_ends, report)
@@ -125,7 +127,9 @@ def _report_cycle(path: list[str], by_ends: dict[tuple[str | None, str], Edge], 
         last.spec.span,
         f"undeclared cycle: {' -> '.join(shown)}",
         labels=[Label(span=edge.spec.span, text="and this edge") for edge in edges if edge is not last][:6],
-        help=[f"if it is meant, declare it: `- {last.spec.source} -> {last.spec.target}: {{back_edge: {{initial: 0, bound: 8}}}}`"],
+        help=[
+            f"if it is meant, declare it: `- {last.spec.source} -> {last.spec.target}: {{back_edge: {{initial: 0, bound: 8}}}}`"
+        ],
     )
 
 
@@ -138,17 +142,25 @@ def _check_back_edges(graph: ProgramGraph, report: Report) -> None:
         missing = [key for key in ("initial", "bound") if key not in value]
         if missing:
             help = ["`initial` is what the first round reads, `bound` the most rounds"]
-            report.add(codes.BACK_EDGE, written.span, f"back edge has no {' and no '.join(f'`{m}`' for m in missing)}", help=help)
+            report.add(
+                codes.BACK_EDGE,
+                written.span,
+                f"back edge has no {' and no '.join(f'`{m}`' for m in missing)}",
+                help=help,
+            )
 
 
 def _check_inputs(graph: ProgramGraph, report: Report) -> None:
     read = {edge.source.port for edge in graph.program.edges if edge.source.node is None}
-    conditions = " ".join(
-        str(node.when.value) for node in graph.program.nodes.values() if node.when is not None
-    )
+    conditions = " ".join(str(node.when.value) for node in graph.program.nodes.values() if node.when is not None)
     for name, spec in graph.program.inputs.items():
         if name not in read and f"inputs.{name}" not in conditions:
-            report.add(codes.UNUSED_INPUT, spec.name.span, f"program input `{name}` is never read", help=["connect it or remove it"])
+            report.add(
+                codes.UNUSED_INPUT,
+                spec.name.span,
+                f"program input `{name}` is never read",
+                help=["connect it or remove it"],
+            )
 
 
 def _check_outputs(graph: ProgramGraph, report: Report) -> None:

@@ -1,8 +1,6 @@
-"""The experts that come with OmniFlow: one signature each, grouped by family."""
+"""The experts of `specs/smol_speech`: a small assistant that answers aloud."""
 
 from __future__ import annotations
-
-from dataclasses import replace
 
 from omniflow_compiler.library.signature import ExpertSignature, Port, Ports
 
@@ -39,7 +37,7 @@ _VOCODER = Ports(
     outputs=(Port(name="audio", type="audio[300*F] @ 24 kHz", streams=True),),
 )
 
-_SMOL = (
+SIGNATURES = (
     ExpertSignature(
         use="smol.tokenizer", role="tokenizer", sizes={"vocabulary": 49152}, install=_WEIGHTS,
         doc="SmolLM2's byte-level BPE and chat template.",
@@ -71,19 +69,3 @@ _SMOL = (
         doc="Frames to 24 kHz samples: a convolutional decoder and an inverse STFT with a continuous pulse train.",
     ),
 )  # fmt: skip
-
-
-def _null(signature: ExpertSignature, **sizes: int) -> ExpertSignature:
-    return replace(
-        signature,
-        use=signature.use.replace("smol.", "null."),
-        sizes={**signature.sizes, **sizes},
-        num_parameters=10_000 if signature.num_parameters else 0,
-        kv_bytes_per_token=256 if signature.kv_bytes_per_token else 0,
-        unit_seconds={unit: 100e-6 for unit in signature.unit_seconds},
-        install="",
-        doc=f"Tiny random stand-in for `{signature.use}`.",
-    )
-
-
-EXPERTS = {signature.use: signature for signature in (*_SMOL, *(_null(s) for s in _SMOL))}

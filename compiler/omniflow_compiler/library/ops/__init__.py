@@ -1,0 +1,8 @@
+"""The closed set of ops: one row each, grouped by what they work on."""
+
+from __future__ import annotations
+
+from omniflow_compiler.library.ops import text, values
+
+GROUPS = (text, values)
+OPS = {signature.name: signature for group in GROUPS for signature in group.SIGNATURES}

@@ -1,0 +1,45 @@
+"""Reads what stands on the command line: `name=value` pairs, comma lists, sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class BadArgument(Exception):
+    """A command line that cannot be followed; the message says how it is written."""
+
+
+def parse_pairs(written: Sequence[str], option: str) -> dict[str, str]:
+    """`["a=1"]` as `{"a": "1"}`. Errors: BadArgument."""
+    pairs: dict[str, str] = {}
+    for text in written:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise BadArgument(f"{option} takes NAME=VALUE, got `{text}`")
+        if name in pairs:
+            raise BadArgument(f"{option} names `{name}` twice")
+        pairs[name] = value
+    return pairs
+
+
+def parse_names(written: str | None, option: str) -> list[str] | None:
+    """`"text,audio"` as names; None stays None. Errors: BadArgument."""
+    if written is None:
+        return None
+    names = [name.strip() for name in written.split(",")]
+    if not all(names):
+        raise BadArgument(f"{option} takes names separated by commas, got `{written}`")
+    return names
+
+
+def parse_budgets(written: Sequence[str]) -> dict[str, int]:
+    """`["cpu=2GiB"]` as bytes per device. Errors: BadArgument."""
+    from omniflow_compiler.quantities import parse_bytes
+
+    budgets = {}
+    for device, text in parse_pairs(written, "--budget").items():
+        size = parse_bytes(text)
+        if size is None:
+            raise BadArgument(f"--budget {device}={text}: not a size; write e.g. cpu=2GiB")
+        budgets[device] = size
+    return budgets

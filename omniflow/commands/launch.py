@@ -1,0 +1,35 @@
+"""`omniflow run`: gets the schedule, then hands it to the runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from omniflow.commands.arguments import BadArgument, parse_pairs
+from omniflow.commands.compile import schedule_of
+
+PROFILES = ("serve", "rollout")
+
+
+def launch(
+    spec: str,
+    *,
+    inputs: Sequence[str],
+    out: Path,
+    outputs: str | None,
+    settings: Sequence[str],
+    seed: int,
+    profile: str,
+    as_json: bool,
+    trace: bool,
+) -> int:
+    """Runs one request; the exit code of the run."""
+    if profile not in PROFILES:
+        raise BadArgument(f"--profile {profile}: known profiles are {', '.join(PROFILES)}")
+    pairs = parse_pairs(inputs, "--input")
+    schedule = schedule_of(spec, outputs=outputs, settings=settings)
+    if schedule is None:
+        return 1
+    from omniflow.commands.run import run
+
+    return run(schedule, inputs=pairs, out=out, seed=seed, profile=profile, as_json=as_json, trace=trace)
