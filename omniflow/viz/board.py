@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from omniflow.viz.cards import NOTCH, PORT_RADIUS, draw_card
+from omniflow.viz.cards import NOTCH, PORT_RADIUS, draw_card, tooltip
 from omniflow.viz.curves import Path
 from omniflow.viz.layout import Box, Layout
 from omniflow.viz.markup import element, number, quoted
 from omniflow.viz.measure import label_lines
-from omniflow.viz.model import Fact, Graph, Link
+from omniflow.viz.model import Graph, Link
 
 _WIDTHS = (0.02, 0.15, 0.4, 0.75)  # shares of the busiest edge at which a line gets thicker
 
@@ -27,12 +27,6 @@ def draw_board(graph: Graph, layout: Layout) -> str:
             element("g", {"class": "labels"}, *labels),
         ]
     )
-
-
-def tooltip(heading: str, facts: tuple[Fact, ...], place: str) -> str:
-    """A `<title>`: what browsers show on hover and screen readers say."""
-    lines = [heading, *(f"{fact.name}: {fact.value}" for fact in facts), place]
-    return f"<title>{quoted(chr(10).join(lines))}</title>"
 
 
 def link_name(link: Link) -> str:
@@ -63,7 +57,7 @@ def _draw_line(position: int, link: Link, path: Path) -> str:
     return element(
         "g",
         {"class": _classes(link, "link"), "data-link": str(position)},
-        tooltip(link_name(link), link.facts, str(link.place)),
+        tooltip(link_name(link), link.facts, link.place),
         element("path", {"class": "reach", "d": way}),
         element("path", {"class": "line", "d": way}),
         element("path", {"class": "head", "d": head}),
@@ -80,7 +74,7 @@ def _draw_label(position: int, link: Link, box: Box) -> str:
     return element(
         "g",
         {"class": _classes(link, "label"), "data-link": str(position), "id": f"e{position}"},
-        tooltip(link_name(link), link.facts, str(link.place)),
+        tooltip(link_name(link), link.facts, link.place),
         element("rect", {"x": box.x, "y": box.y, "width": box.width, "height": box.height, "rx": 9}),
         *texts,
     )

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
-
-from omniflow_compiler.schedule import Buffer, Channel, Expert, Input, Node, Output, Port, PortType, Schedule
 
 from omniflow.viz.amounts import in_bytes, in_count, in_hertz, in_percent, in_seconds
 from omniflow.viz.model import Fact, Family, Graph, Link, LinkRun, Socket, Vertex, VertexRun
 from omniflow.viz.palette import NUM_COLOURS
 from omniflow.viz.run import Run
 from omniflow.viz.text import shorten
+from omniflow_compiler.schedule import Buffer, Channel, Expert, Input, Node, Output, Port, PortType, Schedule
 
 TYPE_COLUMNS = 30
-NAME_COLUMNS = 30
 
 
 def build_graph(schedule: Schedule, run: Run | None = None) -> Graph:
@@ -26,15 +25,15 @@ def build_graph(schedule: Schedule, run: Run | None = None) -> Graph:
     nodes = [_node_vertex(node, schedule, wiring, run) for node in schedule.nodes]
     outputs = [_output_vertex(item) for item in schedule.outputs]
     links = [_channel_link(channel, schedule, wiring, run) for channel in schedule.channels]
-    links += [_output_link(item, wiring) for item in schedule.outputs]
+    links += [_output_link(item, run) for item in schedule.outputs]
     return Graph(
         program=schedule.program,
         card=schedule.card,
         schedule=schedule.content_hash,
         vertices=(*inputs, *nodes, *outputs),
         links=tuple(links),
-        families=tuple(_family(expert, number % NUM_COLOURS) for number, expert in enumerate(schedule.experts)),
-        facts=tuple(_graph_facts(schedule)),
+        families=tuple(_families(schedule)),
+        facts=tuple(_graph_facts(schedule, run)),
         measured=run is not None,
     )
 
@@ -81,6 +80,11 @@ def port_type(kind: PortType) -> str:
     return f"{kind.text} @ {in_hertz(kind.rate_hz)}"
 
 
+def short_type(kind: PortType) -> str:
+    """The type as an edge shows it: axes by their own names, without where they come from, and no vocabulary."""
+    return shorten(re.sub(r"=[^,\]]*|(?<=\]) < \d+", "", port_type(kind)), TYPE_COLUMNS)
+
+
 def _input_vertex(item: Input, wiring: _Wiring) -> Vertex:
     facts = [Fact(name="type", value=port_type(item.type))]
     if not item.required:
@@ -90,7 +94,7 @@ def _input_vertex(item: Input, wiring: _Wiring) -> Vertex:
         id=name,
         kind="input",
         name=item.name,
-        detail=port_type(item.type) if item.required else f"{port_type(item.type)}, optional",
+        detail=short_type(item.type) if item.required else f"{short_type(item.type)}, optional",
         expert=None,
         units=(),
         each=False,
@@ -109,7 +113,7 @@ def _output_vertex(item: Output) -> Vertex:
         id=f"output:{item.name}",
         kind="output",
         name=item.name,
-        detail=port_type(item.type),
+        detail=short_type(item.type),
         expert=None,
         units=(),
         each=False,
@@ -163,7 +167,7 @@ def _node_facts(node: Node, schedule: Schedule, wiring: _Wiring, measured: Verte
         cost = f"{in_count(unit.expected)} × {in_seconds(unit.seconds)} = {total} predicted"
         yield Fact(name=unit.kind, value=cost)
     if measured is not None:
-        yield Fact(name="measured", value=measured_line(measured))
+        yield Fact(name="measured", value=_measured_line(measured))
     for name, value in node.attributes.items():
         yield Fact(name=name, value=_short_json(value))
     for port in node.outputs:
@@ -174,22 +178,17 @@ def _node_facts(node: Node, schedule: Schedule, wiring: _Wiring, measured: Verte
             yield Fact(name="memory", value=f"peak of {in_bytes(memory.peak_bytes)} on {memory.device} is here")
 
 
-def measured_line(measured: VertexRun) -> str:
-    """What a run measured at a node, in one line."""
-    line = f"{in_seconds(measured.seconds)}, {in_percent(measured.share)} of the busy time, "
-    line += f"{in_count(measured.units)} {'unit' if measured.units == 1 else 'units'}"
-    return line if measured.width is None else f"{line}, mean batch width {measured.width:.3g}"
-
-
-def volume_line(measured: LinkRun) -> str:
-    """What a run measured on an edge, in one line."""
-    chunks = f"{in_count(measured.chunks)} {'chunk' if measured.chunks == 1 else 'chunks'}"
-    return f"{in_count(measured.elements)} elements in {chunks}, {in_bytes(measured.bytes)}"
+def _measured_line(measured: VertexRun) -> str:
+    units = f"{in_count(measured.units)} {'unit' if measured.units == 1 else 'units'}"
+    line = f"{in_seconds(measured.seconds)}, {in_percent(measured.share)} of the busy time, {units}"
+    if measured.first is None or measured.last is None:
+        return line
+    return f"{line}; first after {in_seconds(measured.first)}, last after {in_seconds(measured.last)}"
 
 
 def _channel_link(channel: Channel, schedule: Schedule, wiring: _Wiring, run: Run | None) -> Link:
     source, source_port = wiring.source(channel.source)
-    measured = None if run is None else run.link(channel.id)
+    measured = None if run is None else run.port(source.removeprefix("node:"), source_port)
     return Link(
         id=channel.id,
         source=source,
@@ -198,7 +197,7 @@ def _channel_link(channel: Channel, schedule: Schedule, wiring: _Wiring, run: Ru
         target_port=channel.port,
         streams=channel.streams,
         back=channel.back_edge is not None,
-        type=shorten(port_type(channel.type), TYPE_COLUMNS),
+        type=short_type(channel.type),
         policy=_policy(channel),
         facts=tuple(_channel_facts(channel, schedule, wiring, measured)),
         critical=(source.removeprefix("node:"), channel.node) in wiring.steps and source.startswith("node:"),
@@ -221,9 +220,7 @@ def _policy(channel: Channel) -> str:
     return " · ".join(parts)
 
 
-def _channel_facts(
-    channel: Channel, schedule: Schedule, wiring: _Wiring, measured: LinkRun | None
-) -> Iterator[Fact]:
+def _channel_facts(channel: Channel, schedule: Schedule, wiring: _Wiring, measured: LinkRun | None) -> Iterator[Fact]:
     yield Fact(name="carries", value=port_type(channel.type))
     yield Fact(name="hands on", value="chunks, as they come" if channel.streams else "the finished value")
     if channel.streams:
@@ -241,10 +238,14 @@ def _channel_facts(
     if (buffer := wiring.buffers.get(channel.source)) is not None:
         yield Fact(name="buffer", value=_buffer_line(buffer, schedule))
     if measured is not None:
-        yield Fact(name="measured", value=volume_line(measured))
+        yield Fact(name="measured", value=f"{in_count(measured.elements)} elements")
 
 
-def _output_link(item: Output, wiring: _Wiring) -> Link:
+def _output_link(item: Output, run: Run | None) -> Link:
+    measured = None if run is None else run.output(item.name)
+    facts = [Fact(name="carries", value=port_type(item.type))]
+    if measured is not None:
+        facts.append(Fact(name="measured", value=f"{in_count(measured.elements)} elements"))
     return Link(
         id=f"output:{item.name}",
         source=f"node:{item.node}",
@@ -253,31 +254,38 @@ def _output_link(item: Output, wiring: _Wiring) -> Link:
         target_port="",
         streams=item.streams,
         back=False,
-        type=shorten(port_type(item.type), TYPE_COLUMNS),
+        type=short_type(item.type),
         policy="",
-        facts=(Fact(name="carries", value=port_type(item.type)),),
+        facts=tuple(facts),
         critical=False,
-        measured=None,
+        measured=measured,
         place=item.place,
     )
 
 
-def _family(expert: Expert, colour: int) -> Family:
-    facts = [
-        Fact(name="uses", value=expert.use),
-        Fact(name="role", value=expert.role),
-        Fact(name="runs", value=_expert_line(expert)),
-    ]
-    if expert.source is not None:
-        facts.append(Fact(name="weights from", value=expert.source))
-    return Family(name=expert.name, use=expert.use, colour=colour, facts=tuple(facts), place=expert.place)
+def _families(schedule: Schedule) -> Iterator[Family]:
+    """Experts in the order of their first use, so that neighbours on the graph are neighbours in the palette."""
+    used = {node.expert: position for position, node in reversed(list(enumerate(schedule.nodes)))}
+    ordered = sorted(schedule.experts, key=lambda expert: used.get(expert.name, len(schedule.nodes)))
+    for number, expert in enumerate(ordered):
+        facts = [Fact(name="uses", value=expert.use), Fact(name="role", value=expert.role)]
+        facts.append(Fact(name="runs", value=_expert_line(expert)))
+        if expert.source is not None:
+            facts.append(Fact(name="weights from", value=expert.source))
+        facts += [Fact(name=name, value=_short_json(value)) for name, value in expert.attributes.items()]
+        facts += [Fact(name=name, value=in_count(size)) for name, size in expert.sizes.items()]
+        colour = number % NUM_COLOURS
+        yield Family(name=expert.name, use=expert.use, colour=colour, facts=tuple(facts), place=expert.place)
 
 
-def _graph_facts(schedule: Schedule) -> Iterator[Fact]:
+def _graph_facts(schedule: Schedule, run: Run | None) -> Iterator[Fact]:
     yield Fact(name="card", value=schedule.card)
     if schedule.capabilities:
         yield Fact(name="capabilities", value=", ".join(schedule.capabilities))
     yield Fact(name="predicted", value=f"{in_seconds(schedule.critical_seconds)} on the critical path")
+    if run is not None:
+        other = "" if run.schedule == schedule.content_hash else ", of another version of the program"
+        yield Fact(name="measured", value=f"{in_seconds(run.seconds)}, {run.state}{other}")
     for memory in schedule.memory:
         line = f"{in_bytes(memory.peak_bytes)} peak on {memory.device}"
         if memory.budget_bytes is not None:

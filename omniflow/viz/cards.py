@@ -17,8 +17,9 @@ from omniflow.viz.measure import (
     unit_text,
     unit_width,
 )
-from omniflow.viz.model import Socket, Vertex
+from omniflow.viz.model import Fact, Socket, Vertex
 from omniflow.viz.text import shorten
+from omniflow_compiler.schedule import Place
 
 NOTCH = 13  # how far an input's tip and an output's notch reach
 PORT_RADIUS = 3.2
@@ -37,12 +38,15 @@ def draw_card(position: int, vertex: Vertex, colour: int | None, box: Box) -> st
         "data-vertex": str(position),
         "transform": f"translate({number(box.x)} {number(box.y)})",
     }
-    return element("g", attributes, _tooltip(vertex), *body)
+    return element("g", attributes, tooltip(f"{vertex.kind} {vertex.name}", vertex.facts, vertex.place), *body)
 
 
-def _tooltip(vertex: Vertex) -> str:
-    lines = [f"{vertex.kind} {vertex.name}", *(f"{fact.name}: {fact.value}" for fact in vertex.facts)]
-    return f"<title>{quoted(chr(10).join([*lines, str(vertex.place)]))}</title>"
+def tooltip(heading: str, facts: tuple[Fact, ...], place: Place) -> str:
+    """A `<title>`: what browsers show on hover and screen readers say."""
+    lines = [heading, *(f"{fact.name}: {fact.value}" for fact in facts)]
+    if place.line > 0:
+        lines.append(str(place))
+    return element("title", {}, quoted("\n".join(lines)))
 
 
 def _tag(vertex: Vertex, size: CardSize) -> list[str]:
@@ -89,19 +93,18 @@ def _head(width: int, height: int) -> str:
 
 def _turn(x: float, y: float) -> str:
     """An arrow that goes round: the mark of a loop."""
-    return element(
-        "path",
-        {"class": "turn", "transform": f"translate({number(x)} {number(y)})", "d": "M4.4 -2.6A5 5 0 1 0 5 1.2M4.8 -5.6V-2.4H1.6"},
-    )
+    way = "M4.4 -2.6A5 5 0 1 0 5 1.2M4.8 -5.6V-2.4H1.6"
+    return element("path", {"class": "turn", "transform": f"translate({number(x)} {number(y)})", "d": way})
 
 
 def _units(vertex: Vertex, size: CardSize) -> list[str]:
     parts, x = [], float(PAD)
     for unit in vertex.units:
         width = unit_width(unit)
-        parts.append(element("rect", {"class": "unit", "x": x, "y": size.units_at - 3, "width": width, "height": 16, "rx": 8}))
-        middle = {"class": "unit", "x": x + width / 2, "y": size.units_at + 8.3}
-        parts.append(element("text", middle, quoted(unit_text(unit))))
+        place = {"x": x, "y": size.units_at - 3, "width": width, "height": 16, "rx": 8}
+        parts.append(element("rect", {"class": "unit", **place}))
+        middle = {"x": x + width / 2, "y": size.units_at + 8.3}
+        parts.append(element("text", {"class": "unit", **middle}, quoted(unit_text(unit))))
         x += width + 5
     return parts
 

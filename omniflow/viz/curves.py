@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 Point = tuple[float, float]
 Piece = tuple[Point, Point, Point, Point]
@@ -44,11 +45,16 @@ def cut(path: Path, lines: Sequence[float]) -> Path:
     return tuple(pieces)
 
 
+def along(piece: Piece) -> list[Point]:
+    """Some points on the piece, both ends among them."""
+    return [_at(piece, step / 8) for step in range(9)]
+
+
 def rounded(corners: Sequence[Point], radius: float) -> Path:
     """A path through `corners` in straight lines, its inner corners rounded."""
     path: list[Piece] = []
     here = corners[0]
-    for corner, following in zip(corners[1:-1], corners[2:], strict=True):
+    for corner, following in pairwise(corners[1:]):
         entry = _towards(corner, here, radius)
         leave = _towards(corner, following, radius)
         path.append(_straight(here, entry))

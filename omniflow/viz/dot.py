@@ -1,4 +1,4 @@
-"""A graph as Graphviz source. Cards are HTML-like tables with a cell per port; ids are numbers and every text is escaped."""
+"""A graph as Graphviz source. Cards are HTML-like tables, a cell per port; ids are numbers, every text is escaped."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from omniflow.viz.curves import Path, Piece, Point, cut, moved, rounded
+from omniflow.viz.curves import Path, Piece, Point, along, cut, moved, rounded
 from omniflow.viz.layout import Box, Layout
 
 BEST_RATIO = 2.1  # width over height: between a screen and a page
@@ -131,7 +131,7 @@ def _spans(layout: Layout, lines: Sequence[float], pieces: Mapping[str, Path]) -
         ys[row] += [box.y, box.y + box.height]
     for path in pieces.values():
         for piece in path:
-            ys[_row_of(piece, lines)] += [y for _, y in piece]
+            ys[_row_of(piece, lines)] += [y for _, y in along(piece)]
     return [(min(ys[row]), max(ys[row])) for row in range(len(lines) + 1)]
 
 

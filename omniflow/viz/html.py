@@ -1,4 +1,4 @@
-"""A graph as one HTML file that needs nothing else: the picture, the sources and a small script to move around in them."""
+"""A graph as one HTML file that needs nothing else: the picture, the sources and a small script to move in them."""
 
 from __future__ import annotations
 
@@ -26,10 +26,8 @@ def draw_html(graph: Graph) -> str:
     style = page_style(graph) + "\n" + read_asset("page.css")
     script = read_asset("page.js")
     corners = (-_BORDER, -_BORDER, layout.width + 2 * _BORDER, layout.height + 2 * _BORDER)
-    page = Environment(
-        loader=FunctionLoader(read_asset), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    ).get_template("page.html.j2")
-    return page.render(
+    pages = Environment(loader=FunctionLoader(read_asset), autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    return pages.get_template("page.html.j2").render(
         graph=graph,
         policy=_policy(style, script),
         style=Markup(style),  # noqa: S704 our own rules and palette

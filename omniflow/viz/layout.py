@@ -49,7 +49,7 @@ def lay_out(graph: Graph) -> Layout:
 
 
 def _whole(link: Link, number: int, halves: Mapping[str, Path]) -> Path:
-    """Both halves; a back edge was given to Graphviz against its direction, so that it does not turn the ranks round."""
+    """Both halves. Graphviz got a back edge against its direction, so that it does not turn the ranks round."""
     path = halves[f"a{number}"] + halves[f"b{number}"]
     return reversed_path(path) if link.back else path
 

@@ -29,7 +29,8 @@ def draw_legend(graph: Graph, width: float) -> tuple[str, float]:
 
 def _expert(name: str, use: str, colour: int) -> tuple[str, float]:
     shown, more = shorten(name, 24), shorten(use, 32)
-    words = element("tspan", {"class": "expert"}, quoted(shown)) + element("tspan", {"class": "use", "dx": 6}, quoted(more))
+    words = element("tspan", {"class": "expert"}, quoted(shown))
+    words += element("tspan", {"class": "use", "dx": 6}, quoted(more))
     markup = element(
         "g",
         {"class": f"c{colour}"},
@@ -67,4 +68,5 @@ def _sign(mark: str, start: float, text: str) -> tuple[str, float]:
 
 def _line(kind: str) -> str:
     line = element("path", {"class": "line", "d": "M0 8H27"})
-    return element("g", {"class": f"link {kind}"}, line, element("path", {"class": "head", "d": "M26 3.8L33.5 8L26 12.2Z"}))
+    head = element("path", {"class": "head", "d": "M26 3.8L33.5 8L26 12.2Z"})
+    return element("g", {"class": f"link {kind}"}, line, head)

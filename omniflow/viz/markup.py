@@ -30,5 +30,6 @@ def _value(value: str | float) -> str:
 
 def _is_legal(character: str) -> bool:
     code = ord(character)
-    return character in "\t\n\r" or (code >= 0x20 and not 0x7F <= code < 0xA0 and not 0xD800 <= code < 0xE000
-                                     and code not in (0xFFFE, 0xFFFF))
+    return character in "\t\n\r" or (
+        code >= 0x20 and not 0x7F <= code < 0xA0 and not 0xD800 <= code < 0xE000 and code not in (0xFFFE, 0xFFFF)
+    )

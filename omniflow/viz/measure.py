@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from omniflow.viz.amounts import in_bytes, in_percent, in_seconds
+from omniflow.viz.amounts import in_count, in_percent, in_seconds
 from omniflow.viz.model import Link, Socket, Vertex
 from omniflow.viz.text import mono_width, sans_width, shorten
 
@@ -103,9 +103,8 @@ def bar_text(vertex: Vertex) -> str:
     """The line over the measured share; empty without a measurement."""
     if vertex.measured is None:
         return ""
-    text = f"{in_seconds(vertex.measured.seconds)} · {in_percent(vertex.measured.share)}"
-    width = vertex.measured.width
-    return text if width is None else f"{text} · width {width:.3g}"
+    measured = vertex.measured
+    return f"{in_seconds(measured.seconds)} · {in_percent(measured.share)} · {in_count(measured.units)}×"
 
 
 def label_lines(link: Link) -> tuple[str, ...]:
@@ -114,7 +113,7 @@ def label_lines(link: Link) -> tuple[str, ...]:
     if link.policy:
         lines.append(link.policy)
     if link.measured is not None:
-        lines.append(f"{link.measured.elements:,} in {link.measured.chunks:,} · {in_bytes(link.measured.bytes)}")
+        lines.append(f"{in_count(link.measured.elements)} {'element' if link.measured.elements == 1 else 'elements'}")
     return tuple(lines)
 
 

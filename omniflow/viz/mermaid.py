@@ -1,4 +1,4 @@
-"""A graph as a Mermaid flowchart, for Markdown that renders it. Ids are numbered, so no name can clash or be a keyword."""
+"""A graph as a Mermaid flowchart, for Markdown that renders it. Ids are numbered: no name clashes or is a keyword."""
 
 from __future__ import annotations
 

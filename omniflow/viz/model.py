@@ -1,16 +1,17 @@
-"""What is drawn: cards for inputs, nodes and outputs, and links between their ports. Every format reads this and only this."""
+"""What is drawn: cards for inputs, nodes and outputs, and links between their ports. Every format reads only this."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
 
+from omniflow.errors import OmniFlowError
 from omniflow_compiler.schedule import Place
 
 VertexKind = Literal["input", "op", "loop", "output"]
 
 
-class DrawError(Exception):
+class DrawError(OmniFlowError):
     """The picture cannot be made or written; the message says why and what to do."""
 
 
@@ -34,21 +35,23 @@ class Socket:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VertexRun:
-    """What a run measured at one node. `share` is its part of the busy seconds of all nodes, 0 to 1."""
+    """What a run measured at one node. `share` is its part of the busy seconds of all nodes, 0 to 1.
+
+    `first` and `last` are the seconds after submission at which its first and last unit ended.
+    """
 
     units: int
     seconds: float
     share: float
-    width: float | None  # mean number of rows in the batches its units ran in
+    first: float | None
+    last: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkRun:
-    """What a run measured on one edge. `share` is its bytes over those of the busiest edge, 0 to 1."""
+    """What a run measured on one edge. `share` is its elements over those of the busiest port, 0 to 1."""
 
-    chunks: int
     elements: int
-    bytes: int
     share: float
 
 

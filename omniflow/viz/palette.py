@@ -1,11 +1,11 @@
-"""Colours, light and dark. Experts get hues that stay apart under the common colour blindnesses; text always names them too."""
+"""Colours, light and dark. Experts' hues stay apart under the common colour blindnesses; text always names them too."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-# Around Okabe and Ito, "Color Universal Design" (2008), darkened where a hairline in the original is too faint on white.
+# Around Okabe and Ito, "Color Universal Design" (2008), darkened where a hairline would be too faint.
 _LIGHT = ("#0072b2", "#d55e00", "#009e73", "#b5489a", "#3fa7e0", "#d99000", "#7a2250", "#7d7a1e")
 _DARK = ("#4fa8e8", "#ff8a4a", "#2fc99a", "#ea8fcd", "#9bdcff", "#ffc64d", "#cf6590", "#cdca66")
 NUM_COLOURS = len(_LIGHT)

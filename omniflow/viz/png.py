@@ -15,6 +15,7 @@ from omniflow.viz.text import shorten
 
 _ARROW = 7.0
 _BARE = {"BORDER": "0", "CELLBORDER": "0", "CELLSPACING": "0", "CELLPADDING": "3"}
+_SIGNS = ("dark: input", "outlined: output", "solid: finished value ->", "dashed: stream of chunks ~>", "↻: loop")
 _MAX_PIXELS = 24_000  # what image viewers and Cairo still take, along one side
 
 
@@ -53,7 +54,7 @@ def _source(graph: Graph, layout: Layout) -> str:
 def _legend(graph: Graph, width: float) -> str:
     """A square and a name per expert; under them, what lines and marks mean."""
     experts = "".join(_swatch(family) for family in graph.families) or " "
-    signs = "dark tag: input     outlined tag: output     solid: finished value ->     dashed: stream of chunks ~>     ↻: loop"
+    signs = "     ".join(_SIGNS)
     whole: dict[str, str | float] = {"ALIGN": "LEFT", "WIDTH": width}
     rows = (experts, element("FONT", {"POINT-SIZE": 11}, quoted(signs)))
     return element("TABLE", _BARE, *(element("TR", {}, element("TD", whole, row)) for row in rows))

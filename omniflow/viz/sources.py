@@ -39,8 +39,9 @@ class Source:
 
 def read_sources(graph: Graph) -> tuple[Source, ...]:
     """Every spec file of the graph, in order of first mention. Only YAML is read: a schedule cannot name secrets."""
-    places = [item.place for item in (*graph.vertices, *graph.links, *graph.families)]
-    names = list(dict.fromkeys(place.file for place in places))
+    places = [vertex.place for vertex in graph.vertices]
+    places += [link.place for link in graph.links] + [family.place for family in graph.families]
+    names = list(dict.fromkeys(place.file for place in places if place.line > 0))
     return tuple(_read(name) for name in names[:MAX_FILES])
 
 

@@ -29,9 +29,9 @@ def page_style(graph: Graph) -> str:
     light, dark = _variables(LIGHT), _variables(DARK)
     return "\n".join(
         [
-            f":root{{color-scheme:light;{light}}}",
-            f"@media screen and (prefers-color-scheme:dark){{:root:not([data-theme=light]){{color-scheme:dark;{dark}}}}}",
-            f"@media screen{{:root[data-theme=dark]{{color-scheme:dark;{dark}}}}}",
+            f":root{{{light}}}",
+            f"@media screen and (prefers-color-scheme:dark){{:root:not([data-theme=light]){{{dark}}}}}",
+            f"@media screen{{:root[data-theme=dark]{{{dark}}}}}",
             *(f"{_scope(colour)}{{{_expert_variables(colour)}}}" for colour in _colours(graph)),
             read_asset("graph.css"),
         ]
@@ -39,7 +39,7 @@ def page_style(graph: Graph) -> str:
 
 
 def _variables(theme: Theme) -> str:
-    return ";".join(f"--{name}:{value}" for name, value in theme.values.items())
+    return f"color-scheme:{theme.name};" + ";".join(f"--{name}:{value}" for name, value in theme.values.items())
 
 
 def _colours(graph: Graph) -> list[int | None]:
@@ -58,7 +58,9 @@ def _expert_sources(colour: int | None) -> dict[str, str]:
 
 
 def _expert_variables(colour: int | None) -> str:
-    return ";".join(f"--{name}:var(--{source})" for name, source in _expert_sources(colour).items())
+    return f"color-scheme:{theme.name};" + ";".join(
+        f"--{name}:var(--{source})" for name, source in _expert_sources(colour).items()
+    )
 
 
 def _expert_colours(colour: int | None, theme: Theme) -> dict[str, str]:

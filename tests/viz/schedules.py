@@ -1,4 +1,4 @@
-"""Schedules built by hand for the drawing tests: the speech cascade, a large chain of diamonds, and one with hostile names."""
+"""Schedules built by hand for the drawing tests: the speech cascade, a chain of diamonds, hostile names."""
 
 from __future__ import annotations
 
@@ -22,7 +22,16 @@ from omniflow_compiler.schedule import (
 
 PROGRAM = "specs/smol_speech/speech.program.yaml"
 CARD = "specs/smol_speech/card.yaml"
-NASTY = ("</script><script>alert(1)</script>", 'quote"\'`', "話す 声", "end", "graph", "a[b]{c}|<d>", "two\nlines", "#&amp;")
+NASTY = (
+    "</script><script>alert(1)</script>",
+    "quote\"'`",
+    "話す 声",
+    "end",
+    "graph",
+    "a[b]{c}|<d>",
+    "two\nlines",
+    "#&amp;",
+)
 
 
 def place(line: int, file: str = PROGRAM) -> Place:
@@ -158,29 +167,111 @@ def output(name: str, node_id: str, port: str, type_text: str, line: int, rate: 
 
 def smol_speech() -> Schedule:
     nodes = (
-        node("tokenize", "chat_tokenize", 13, reads={"messages": "text"}, writes={"tokens": "tokens[P]"},
-             with_expert="tokenizer", units=(("op", 1, 2e-4),)),
-        node("think", "ar_decode", 14, reads={"prompt": "tokens[P]"}, depth=1, cache="kv",
-             writes={"tokens": "tokens[T]", "hidden": "f32[T, 576]"}, with_expert="thinker",
-             units=(("ar_prefill", 1, 0.02), ("ar_token", 160, 0.0104)), attributes={"stop": [2], "max_tokens": 160}),
-        node("reply", "detokenize", 15, reads={"tokens": "tokens[T]"}, writes={"text": "text"}, depth=2,
-             with_expert="tokenizer", units=(("op", 160, 1e-5),)),
-        node("segment", "segment", 16, reads={"text": "text"}, writes={"segments": "text[N*]"}, depth=3,
-             units=(("op", 160, 1e-5),), attributes={"by": "sentence"}),
-        node("spell", "spell", 17, reads={"text": "text[N*]"}, depth=4, with_expert="lexicon",
-             writes={"characters": "tokens[W*, C]", "forced": "tokens[W*, K]"}, units=(("op", 8, 1e-4),)),
-        node("speak", "ar_decode", 18, reads={"source": "tokens[W*, C]", "forced": "tokens[W*, K]"}, depth=5,
-             writes={"tokens": "tokens[W*, Q]"}, with_expert="talker", each=True,
-             units=(("ar_token", 640, 4e-4),), attributes={"stop": [2], "max_tokens": 62}),
-        node("phrase", "gather", 19, reads={"words": "tokens[W*, Q]"}, writes={"phonemes": "tokens[N*, P]"}, depth=6,
-             with_expert="lexicon", units=(("op", 8, 1e-4),)),
-        node("voice", "encode", 20, reads={"phonemes": "tokens[N*, P]"}, depth=7, with_expert="acoustic",
-             writes={"cond": "f32[N*, F, 128]", "f0": "f32[N*, F]"}, each=True, units=(("encoder_chunk", 8, 0.05),)),
-        node("wave", "audio_decode", 21, reads={"cond": "f32[N*, F, 128]", "f0": "f32[N*, F]"}, depth=8,
-             writes={"audio": "audio[N*, S]"}, with_expert="vocoder", each=True,
-             units=(("audio_chunk", 60, 0.06),)),
-        node("join", "join", 22, reads={"items": "audio[N*, S]"}, writes={"samples": "audio[S]"}, depth=9,
-             units=(("op", 60, 1e-5),), attributes={"gap": 4800}),
+        node(
+            "tokenize",
+            "chat_tokenize",
+            13,
+            reads={"messages": "text"},
+            writes={"tokens": "tokens[P]"},
+            with_expert="tokenizer",
+            units=(("op", 1, 2e-4),),
+        ),
+        node(
+            "think",
+            "ar_decode",
+            14,
+            reads={"prompt": "tokens[P]"},
+            depth=1,
+            cache="kv",
+            writes={"tokens": "tokens[T]", "hidden": "f32[T, 576]"},
+            with_expert="thinker",
+            units=(("ar_prefill", 1, 0.02), ("ar_token", 160, 0.0104)),
+            attributes={"stop": [2], "max_tokens": 160},
+        ),
+        node(
+            "reply",
+            "detokenize",
+            15,
+            reads={"tokens": "tokens[T]"},
+            writes={"text": "text"},
+            depth=2,
+            with_expert="tokenizer",
+            units=(("op", 160, 1e-5),),
+        ),
+        node(
+            "segment",
+            "segment",
+            16,
+            reads={"text": "text"},
+            writes={"segments": "text[N*]"},
+            depth=3,
+            units=(("op", 160, 1e-5),),
+            attributes={"by": "sentence"},
+        ),
+        node(
+            "spell",
+            "spell",
+            17,
+            reads={"text": "text[N*]"},
+            depth=4,
+            with_expert="lexicon",
+            writes={"characters": "tokens[W*, C]", "forced": "tokens[W*, K]"},
+            units=(("op", 8, 1e-4),),
+        ),
+        node(
+            "speak",
+            "ar_decode",
+            18,
+            reads={"source": "tokens[W*, C]", "forced": "tokens[W*, K]"},
+            depth=5,
+            writes={"tokens": "tokens[W*, Q]"},
+            with_expert="talker",
+            each=True,
+            units=(("ar_token", 640, 4e-4),),
+            attributes={"stop": [2], "max_tokens": 62},
+        ),
+        node(
+            "phrase",
+            "gather",
+            19,
+            reads={"words": "tokens[W*, Q]"},
+            writes={"phonemes": "tokens[N*, P]"},
+            depth=6,
+            with_expert="lexicon",
+            units=(("op", 8, 1e-4),),
+        ),
+        node(
+            "voice",
+            "encode",
+            20,
+            reads={"phonemes": "tokens[N*, P]"},
+            depth=7,
+            with_expert="acoustic",
+            writes={"cond": "f32[N*, F, 128]", "f0": "f32[N*, F]"},
+            each=True,
+            units=(("encoder_chunk", 8, 0.05),),
+        ),
+        node(
+            "wave",
+            "audio_decode",
+            21,
+            reads={"cond": "f32[N*, F, 128]", "f0": "f32[N*, F]"},
+            depth=8,
+            writes={"audio": "audio[N*, S]"},
+            with_expert="vocoder",
+            each=True,
+            units=(("audio_chunk", 60, 0.06),),
+        ),
+        node(
+            "join",
+            "join",
+            22,
+            reads={"items": "audio[N*, S]"},
+            writes={"samples": "audio[S]"},
+            depth=9,
+            units=(("op", 60, 1e-5),),
+            attributes={"gap": 4800},
+        ),
     )
     channels = (
         channel("prompt", "tokenize.messages", "text", 24, streams=False),
@@ -207,13 +298,24 @@ def smol_speech() -> Schedule:
             expert("acoustic", "encoder", 13, 218_000_000),
             expert("vocoder", "stream_decoder", 14, 110_000_000),
         ),
-        outputs=(output("text", "reply", "text", "text", 10),
-                 output("audio", "join", "samples", "audio[S]", 11, 24000.0)),
+        outputs=(
+            output("text", "reply", "text", "text", 10),
+            output("audio", "join", "samples", "audio[S]", 11, 24000.0),
+        ),
         caches=(Cache(name="kv", kind="paged_kv", max_bytes=256 << 20, block_tokens=16, place=place(21, CARD)),),
         buffers=(Buffer(port="tokenize.tokens", bytes=1280, first_use=0, last_use=1),),
-        memory=(Memory(device="cpu", peak_bytes=1_137_000_000, budget_bytes=4 << 30, at=8,
-                       holders=(Holder(name="thinker", kind="weights", bytes=538_060_032),
-                                Holder(name="kv", kind="pool", bytes=256 << 20))),),
+        memory=(
+            Memory(
+                device="cpu",
+                peak_bytes=1_137_000_000,
+                budget_bytes=4 << 30,
+                at=8,
+                holders=(
+                    Holder(name="thinker", kind="weights", bytes=538_060_032),
+                    Holder(name="kv", kind="pool", bytes=256 << 20),
+                ),
+            ),
+        ),
         critical_path=("tokenize", "think", "reply", "segment", "spell", "speak", "phrase", "voice", "wave", "join"),
     )
 
@@ -226,10 +328,24 @@ def large(stages: int) -> Schedule:
         line = 10 + 4 * stage
         nodes += [
             node(names[0], "split", line, reads={"value": "f32[T, D]"}, writes={"a": "f32[T, D]", "b": "f32[T, D]"}),
-            node(names[1], "encode", line + 1, reads={"x": "f32[T, D]"}, writes={"y": "f32[T, D]"}, with_expert="left",
-                 units=(("encoder_chunk", 4, 0.01),)),
-            node(names[2], "diffusion_denoise", line + 2, reads={"x": "f32[T, D]"}, writes={"y": "f32[T, D]"},
-                 with_expert="right", units=(("diffusion_step", 30, 0.02),)),
+            node(
+                names[1],
+                "encode",
+                line + 1,
+                reads={"x": "f32[T, D]"},
+                writes={"y": "f32[T, D]"},
+                with_expert="left",
+                units=(("encoder_chunk", 4, 0.01),),
+            ),
+            node(
+                names[2],
+                "diffusion_denoise",
+                line + 2,
+                reads={"x": "f32[T, D]"},
+                writes={"y": "f32[T, D]"},
+                with_expert="right",
+                units=(("diffusion_step", 30, 0.02),),
+            ),
             node(names[3], "add", line + 3, reads={"a": "f32[T, D]", "b": "f32[T, D]"}, writes={"sum": "f32[T, D]"}),
         ]
         channels += [
@@ -254,8 +370,17 @@ def nasty() -> Schedule:
     nodes, channels, before = [], [], "prompt"
     for number, name in enumerate(NASTY):
         nodes.append(
-            node(name, name, 10 + number, reads={name: f"text[{name}]", "again": "text"}, writes={name: "text"}, with_expert=name,
-                 units=((name, 1, 0.1),), attributes={name: name}, when=f"inputs.x != {name}")
+            node(
+                name,
+                name,
+                10 + number,
+                reads={name: f"text[{name}]", "again": "text"},
+                writes={name: "text"},
+                with_expert=name,
+                units=((name, 1, 0.1),),
+                attributes={name: name},
+                when=f"inputs.x != {name}",
+            )
         )
         channels.append(channel(before, f"{name}.{name}", f"text[{name}]", 30 + number))
         before = f"{name}.{name}"
@@ -265,5 +390,5 @@ def nasty() -> Schedule:
         tuple(channels),
         experts=tuple(expert(name, name, 3) for name in NASTY),
         outputs=(output("</title>", NASTY[-1], NASTY[-1], "text", 5),),
-        program="<b>&\"nasty\"</b>",
+        program='<b>&"nasty"</b>',
     )

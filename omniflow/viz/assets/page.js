@@ -115,6 +115,7 @@
     return make("dl", "", ...facts.flatMap((fact) => [make("dt", "", fact.name), make("dd", "", fact.value)]));
   }
   function toPlace(place) {
+    if (place.line === 0) return null; // the schedule came without its map
     const name = place.file.split(/[\\/]/).pop();
     return button("go", () => showSource(place), `${name}:${place.line}`);
   }
@@ -367,6 +368,7 @@
     else { refresh(); showSource(null); }
   }
   document.documentElement.classList.add("scripted");
+  find("source").hidden = files.length === 0;
   if (files.length) openFile(0);
   fit();
   read();
