@@ -57,6 +57,8 @@ UNKNOWN_COMPONENT = _code("OF1307", "unknown component")
 UNKNOWN_CACHE = _code("OF1308", "cache is named but not declared")
 UNKNOWN_OUTPUT = _code("OF1309", "unknown output requested")
 UNKNOWN_INPUT = _code("OF1310", "unknown program input")
+OUTSIDE = _code("OF1311", "file outside the project")
+INCLUDE_CYCLE = _code("OF1312", "files include each other")
 
 TWO_PRODUCERS = _code("OF2001", "two producers for one port")
 MISSING_INPUT = _code("OF2002", "required input has no producer")

@@ -25,6 +25,23 @@ class Component:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Inner:
+    """The loop inside a loop: it runs to its end within each outer step.
+
+    `feed` says which value of the outer step (`token`, `hidden`, `embeds`) each of its inputs reads; `back` is the
+    output that joins the outer token in the next step's input. `length` is how many tokens it gives per outer step.
+    """
+
+    loop: LoopSignature
+    spec: LoopSpec
+    component: Component
+    attributes: Mapping[str, object]
+    feed: Mapping[str, str]
+    back: str
+    length: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
     """A node with its ports and checked attributes. `is_known` is false when its op or loop could not be resolved:
     then any port may be named and nothing is said about types, because the cause was reported."""
@@ -36,11 +53,24 @@ class Node:
     loop: LoopSignature | None = None
     loop_spec: LoopSpec | None = None
     component: Component | None = None
+    inner: Inner | None = None
     inputs: Mapping[str, Port]
     outputs: Mapping[str, Port]
     attributes: Mapping[str, object]
     each: bool = False
     span: Span
+
+    @property
+    def components(self) -> tuple[Component, ...]:
+        """The components it runs, the inner loop's last."""
+        own = () if self.component is None else (self.component,)
+        return own if self.inner is None else (*own, self.inner.component)
+
+    @property
+    def loop_specs(self) -> tuple[LoopSpec, ...]:
+        """The card's loops it runs, the inner one last."""
+        own = () if self.loop_spec is None else (self.loop_spec,)
+        return own if self.inner is None else (*own, self.inner.spec)
 
     @property
     def label(self) -> str:

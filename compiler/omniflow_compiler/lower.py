@@ -22,10 +22,13 @@ from omniflow_compiler.schedule import (
     Port,
     PortType,
     Schedule,
+    Stage,
     content_hash,
 )
+from omniflow_compiler.schedule import Inner as ScheduledInner
 from omniflow_compiler.schedule import Node as ScheduledNode
 from omniflow_compiler.source import Span
+from omniflow_compiler.spec import StageSpec
 from omniflow_compiler.types import DTYPE_BYTES, UNKNOWN, Type
 from omniflow_compiler.version import VERSION
 
@@ -33,11 +36,12 @@ from omniflow_compiler.version import VERSION
 def lower(graph: ProgramGraph, types: Types, plan: Plan, outputs: Sequence[str]) -> Schedule:
     """The schedule of a graph without faults."""
     nodes = tuple(_node(graph.nodes[name], graph, types, plan) for name in plan.order)
-    components = {n.component.spec.name.text: n.component for n in _scheduled(graph, plan) if n.component is not None}
+    components = {c.spec.name.text: c for node in _scheduled(graph, plan) for c in node.components}
     read = {e.spec.source.port for name in plan.order for e in graph.incoming[name] if e.source_node is None}
     schedule = Schedule(
         program=graph.program.id.text,
         card=graph.card.id.text,
+        stages=tuple(_stage(stage) for stage in graph.program.stages),
         compiler=VERSION,
         params=dict(sorted({**graph.card.params, **graph.program.params}.items())),
         capabilities=tuple(sorted(name.text for name in graph.card.capabilities)),
@@ -135,12 +139,36 @@ def _expert(component: Component) -> Expert:
     )
 
 
+def _stage(stage: StageSpec) -> Stage:
+    return Stage(
+        path=stage.path,
+        program=stage.program.text,
+        card=stage.card.text,
+        card_digest=stage.card_digest,
+        place=place(stage.program.span),
+    )
+
+
+def _inner(node: Node) -> ScheduledInner | None:
+    inner = node.inner
+    if inner is None:
+        return None
+    return ScheduledInner(
+        loop=inner.spec.name.text,
+        kind=inner.loop.kind,
+        expert=inner.component.spec.name.text,
+        cache=None if inner.spec.cache is None else inner.spec.cache.text,
+        attributes=_json(inner.attributes),
+        feed=dict(sorted(inner.feed.items())),
+        back=inner.back,
+        length=inner.length,
+        place=place(inner.spec.name.span),
+    )
+
+
 def _caches(graph: ProgramGraph, plan: Plan) -> Iterable[Cache]:
-    used = {
-        node.loop_spec.cache.text
-        for node in _scheduled(graph, plan)
-        if node.loop_spec is not None and node.loop_spec.cache is not None
-    }
+    specs = [spec for node in _scheduled(graph, plan) for spec in node.loop_specs]
+    used = {spec.cache.text for spec in specs if spec.cache is not None}
     for name in sorted(used):
         spec = graph.card.caches[name]
         yield Cache(
@@ -162,6 +190,7 @@ def _node(node: Node, graph: ProgramGraph, types: Types, plan: Plan) -> Schedule
         loop=spec.name.text if spec is not None else None,
         expert=node.component.spec.name.text if node.component is not None else None,
         cache=spec.cache.text if spec is not None and spec.cache is not None else None,
+        inner=_inner(node),
         attributes=_json(node.attributes),
         each=node.each,
         when=str(node.spec.when.value) if node.spec.when is not None else None,

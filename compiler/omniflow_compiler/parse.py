@@ -18,6 +18,7 @@ from omniflow_compiler.spec import (
     CardSpec,
     ComponentSpec,
     EdgeSpec,
+    InnerSpec,
     InputSpec,
     LoopSpec,
     Name,
@@ -25,11 +26,13 @@ from omniflow_compiler.spec import (
     OutputSpec,
     PortRef,
     ProgramSpec,
+    StageOfWorkflow,
+    WorkflowSpec,
 )
 from omniflow_compiler.suggest import did_you_mean, nearest
 from omniflow_compiler.validate import schema, validate
 
-KINDS = ("card", "program", "workflow")
+KINDS = ("card", "program", "graph", "workflow", "config")
 MAX_NODES = 200_000
 
 _NAME = r"[^\s.:>~-][^\s.:>~]*"
@@ -72,6 +75,11 @@ def parse_card(document: Mapping, overrides: MappingOf[str, str], report: Report
             for item in _items(document, "capabilities")
             if isinstance(item, Scalar)
         ),
+        includes=tuple(
+            Name(text=str(item.value), span=item.span)
+            for item in _items(document, "include")
+            if isinstance(item, Scalar)
+        ),
         params={name: param.value for name, param in params.items()},
         components={name: _component(name, e) for name, e in _entries(document, "components", "use")},
         loops={name: _loop(name, e) for name, e in _entries(document, "loops", "kind", "binds")},
@@ -81,11 +89,13 @@ def parse_card(document: Mapping, overrides: MappingOf[str, str], report: Report
     )
 
 
-def parse_program(document: Mapping, overrides: MappingOf[str, str], report: Report) -> ProgramSpec:
-    """The program a document describes; nodes and edges that cannot be read are reported and left out."""
+def parse_program(
+    document: Mapping, overrides: MappingOf[str, str], report: Report, *, kind: str = "program"
+) -> ProgramSpec:
+    """The program (or graph) a document describes; nodes and edges that cannot be read are reported and left out."""
     params = values(document, "program", overrides, report)
     document = substitute(document, params, report)
-    validate(document, "program", "", report, "the program")
+    validate(document, kind, "", report, f"the {kind}")
     nodes, broken = _nodes(document, report)
     return ProgramSpec(
         id=_name(document, "id"),
@@ -98,6 +108,31 @@ def parse_program(document: Mapping, overrides: MappingOf[str, str], report: Rep
         broken_nodes=frozenset(broken),
         edges=tuple(_edges(document, report)),
         span=document.span,
+    )
+
+
+def parse_workflow(document: Mapping, overrides: MappingOf[str, str], report: Report) -> WorkflowSpec:
+    """The workflow a document describes; stages and edges that cannot be read are reported and left out."""
+    document = substitute(document, values(document, "program", overrides, report), report)
+    validate(document, "workflow", "", report, "the workflow")
+    return WorkflowSpec(
+        id=_name(document, "id"),
+        title=_text(document, "title"),
+        inputs=dict(_inputs(document)),
+        outputs=dict(_outputs(document)),
+        stages={name: _stage(name, entry) for name, entry in _entries(document, "stages", "program")},
+        edges=tuple(_edges(document, report)),
+        span=document.span,
+    )
+
+
+def _stage(name: str, entry: Entry) -> StageOfWorkflow:
+    tree = _mapping(entry)
+    params = _plain_mapping(tree, "params")
+    return StageOfWorkflow(
+        name=Name(text=name, span=entry.key),
+        program=_name(tree, "program"),
+        params={key: str(v).lower() if isinstance(v, bool) else str(v) for key, v in params.items()},
     )
 
 
@@ -162,8 +197,21 @@ def _loop(name: str, entry: Entry) -> LoopSpec:
         kind=_name(tree, "kind"),
         binds=_name(tree, "binds"),
         cache=_name(tree, "cache") if tree.get("cache") is not None else None,
-        attributes=_attributes(tree, "kind", "binds", "cache"),
+        inner=_inner(tree.get("inner")),
+        attributes=_attributes(tree, "kind", "binds", "cache", "inner"),
         span=tree.span,
+    )
+
+
+def _inner(tree: Tree | None) -> InnerSpec | None:
+    """The inner loop; None when there is none or the schema has reported it."""
+    feed = tree.get("feed") if isinstance(tree, Mapping) else None
+    if not isinstance(tree, Mapping) or not isinstance(feed, Mapping) or not {"loop", "back"} <= set(tree.entries):
+        return None
+    return InnerSpec(
+        loop=_name(tree, "loop"),
+        feed={port: _name(feed, port) for port in feed.entries},
+        back=_name(tree, "back"),
     )
 
 
@@ -257,14 +305,15 @@ def _node(name: str, entry: Entry, report: Report) -> NodeSpec | None:
     tree = entry.value
     if not validate(tree, "program", "node", report, f"node `{name}`") or not isinstance(tree, Mapping):
         return None
-    written = [kind for kind in ("op", "loop") if kind in tree.entries]
+    written = [kind for kind in ("op", "loop", "graph") if kind in tree.entries]
     if not written:
-        names = [key for key in tree.entries if nearest(key, ("op", "loop"), most=1)]
+        names = [key for key in tree.entries if nearest(key, ("op", "loop", "graph"), most=1)]
         span = tree.entries[names[0]].key if names else entry.key
-        report.add(codes.MISSING_KEY, span, f"node `{name}` has neither `op` nor `loop`")
+        report.add(codes.MISSING_KEY, span, f"node `{name}` has no `op`, `loop` or `graph`")
         return None
-    if len(written) == 2:
-        report.add(codes.BAD_VALUE, tree.entries["loop"].key, f"node `{name}` is either an op or a loop, not both")
+    if len(written) > 1:
+        span = tree.entries[written[1]].key
+        report.add(codes.BAD_VALUE, span, f"node `{name}` is one of {', '.join(written)}, not all of them")
         return None
     when = tree.entries.get("when")
     each = tree.get("each")
@@ -275,7 +324,7 @@ def _node(name: str, entry: Entry, report: Report) -> NodeSpec | None:
         component=_name(tree, "with") if "with" in tree.entries else None,
         each=isinstance(each, Scalar) and each.value is True,
         when=None if when is None else Attribute(value=plain(when.value), key_span=when.key, span=when.value.span),
-        attributes=_attributes(tree, "op", "loop", "with", "each", "when"),
+        attributes=_attributes(tree, "op", "loop", "graph", "with", "each", "when"),
         span=tree.span,
     )
 

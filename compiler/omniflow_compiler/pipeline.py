@@ -1,4 +1,4 @@
-"""The compiler from top to bottom: load, parse, resolve, build, types, structure, streams, prune, plan, lower.
+"""The compiler from top to bottom: load, parse, expand, resolve, build, types, structure, streams, prune, plan, lower.
 
 Every stage reports all faults it finds and passes on what is sound, so one run shows everything that is wrong with a
 file; only what could not be read at all ends the run early.
@@ -7,20 +7,23 @@ file; only what could not be read at all ends the run early.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from omniflow_compiler import codes
 from omniflow_compiler.build import build_graph
-from omniflow_compiler.cards import find_card, sibling_programs
+from omniflow_compiler.cards import sibling_programs
 from omniflow_compiler.diagnostics import Report
+from omniflow_compiler.expand import expand_graphs
+from omniflow_compiler.files import Chain
 from omniflow_compiler.graph import ProgramGraph
+from omniflow_compiler.include import read_card
 from omniflow_compiler.library.library import BUILT_IN, Library
 from omniflow_compiler.load import Mapping as Tree
 from omniflow_compiler.load import read_document
 from omniflow_compiler.lower import lower
 from omniflow_compiler.params import COMMAND_LINE
-from omniflow_compiler.parse import kind_of, parse_card, parse_program
+from omniflow_compiler.parse import kind_of, parse_program
 from omniflow_compiler.passes.budget import check_budget
 from omniflow_compiler.passes.capabilities import reached_capabilities
 from omniflow_compiler.passes.plan import Plan, plan_run
@@ -33,6 +36,8 @@ from omniflow_compiler.schedule import Schedule
 from omniflow_compiler.source import SourceSet
 from omniflow_compiler.spec import CardSpec, ProgramSpec
 from omniflow_compiler.suggest import did_you_mean
+from omniflow_compiler.validate import validate
+from omniflow_compiler.workflow import Whole, read_program, read_workflow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,12 +72,37 @@ def compile_file(path: Path, options: Options) -> Compilation:
     if document is None or kind is None:
         return Compilation(report=report, sources=sources)
     if kind == "card":
-        return _compile_card(path, document[1], sources, options, report)
-    return _compile_program(path, document[1], sources, options, report)
+        return _check_card(path, document[1], sources, options, report)
+    if kind == "graph":
+        return _check_graph(path, document[1], sources, options, report)
+    if kind == "config":
+        validate(document[1], "config", "", report, "the configuration")
+        return Compilation(report=report, sources=sources, kind=kind)
+    read = read_program if kind == "program" else read_workflow
+    whole = read(path, document[1], options.params, sources, report)
+    if whole is None:
+        return Compilation(report=report, sources=sources, kind=kind)
+    return _compile(whole, path, kind, sources, options, report)
 
 
-def _compile_card(path: Path, tree: Tree, sources: SourceSet, options: Options, report: Report) -> Compilation:
-    card = parse_card(tree, options.params, report)
+def _compile(whole: Whole, path: Path, kind: str, sources: SourceSet, options: Options, report: Report) -> Compilation:
+    """From a whole program to its schedule."""
+    _check_params(options, whole.card.params, whole.program.params, report)
+    graph, types = _analyse(whole.program, whole.card, options, report)
+    if whole.card_path is not None:
+        _check_capabilities(whole.card, reached_capabilities(graph, types), whole.card_path, path, options, report)
+    outputs = requested_outputs(graph, options.outputs, report)
+    compilation = Compilation(report=report, sources=sources, kind=kind, graph=graph, types=types)
+    if report.num_errors:
+        return compilation
+    plan = plan_run(graph, types, needed_nodes(graph, outputs), options.budgets)
+    check_budget(plan, graph, report)
+    schedule = None if report.num_errors else lower(graph, types, plan, outputs)
+    return replace(compilation, plan=plan, schedule=schedule)
+
+
+def _check_card(path: Path, tree: Tree, sources: SourceSet, options: Options, report: Report) -> Compilation:
+    card = read_card(path, tree, options.params, sources, report)
     components = resolve_components(card, options.library, report)
     resolve_loops(card, components, options.library, report)
     _check_params(options, card.params, {}, report)
@@ -80,26 +110,11 @@ def _compile_card(path: Path, tree: Tree, sources: SourceSet, options: Options, 
     return Compilation(report=report, sources=sources, kind="card")
 
 
-def _compile_program(path: Path, tree: Tree, sources: SourceSet, options: Options, report: Report) -> Compilation:
-    program = parse_program(tree, options.params, report)
-    found = find_card(path, program.card, sources, report)
-    if found is None:
-        return Compilation(report=report, sources=sources, kind="program")
-    card_path, card_tree = found
-    card = parse_card(card_tree, options.params, report)
-    _check_params(options, card.params, program.params, report)
-    graph, types = _analyse(program, card, options, report)
-    _check_capabilities(card, reached_capabilities(graph, types), card_path, path, options, report)
-    outputs = requested_outputs(graph, options.outputs, report)
-    compilation = Compilation(report=report, sources=sources, kind="program", graph=graph, types=types)
-    if report.num_errors:
-        return compilation
-    plan = plan_run(graph, types, needed_nodes(graph, outputs), options.budgets)
-    check_budget(plan, graph, report)
-    schedule = None if report.num_errors else lower(graph, types, plan, outputs)
-    return Compilation(
-        report=report, sources=sources, kind="program", graph=graph, types=types, plan=plan, schedule=schedule
-    )
+def _check_graph(path: Path, tree: Tree, sources: SourceSet, options: Options, report: Report) -> Compilation:
+    """What can be said of a graph without the program that uses it: its own form, its ops, its edges' form."""
+    graph = parse_program(tree, options.params, report, kind="graph")
+    expand_graphs(graph, Chain(paths=(path.resolve(),), names=()), sources, report)
+    return Compilation(report=report, sources=sources, kind="graph")
 
 
 def _analyse(program: ProgramSpec, card: CardSpec, options: Options, report: Report) -> tuple[ProgramGraph, Types]:
@@ -148,5 +163,6 @@ def _reached_by(path: Path, card: CardSpec, card_path: Path, options: Options) -
     if document is None:
         return set()
     program = parse_program(document[1], options.params, report)
+    program = expand_graphs(program, Chain(paths=(path.resolve(),), names=()), sources, report)
     graph, types = _analyse(program, card, options, report)
     return reached_capabilities(graph, types)

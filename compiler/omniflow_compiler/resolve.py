@@ -7,30 +7,18 @@ from collections.abc import Callable, Mapping
 from omniflow_compiler import codes
 from omniflow_compiler.attributes import check_attributes
 from omniflow_compiler.checkpoint import read_config
-from omniflow_compiler.diagnostics import Edit, Label, Report
+from omniflow_compiler.diagnostics import Label, Report
 from omniflow_compiler.expressions import Expression, ExpressionError
 from omniflow_compiler.graph import Component, Node
+from omniflow_compiler.inner import resolve_inner
 from omniflow_compiler.library.library import Library
-from omniflow_compiler.library.signature import ExpertSignature, FromConfig, Ports
+from omniflow_compiler.library.signature import ExpertSignature, FromConfig, Port, Ports
+from omniflow_compiler.names import unknown
 from omniflow_compiler.source import Span
-from omniflow_compiler.spec import CardSpec, ComponentSpec, LoopSpec, Name, NodeSpec, ProgramSpec
-from omniflow_compiler.suggest import did_you_mean, nearest
+from omniflow_compiler.spec import CardSpec, ComponentSpec, LoopSpec, NodeSpec, ProgramSpec
+from omniflow_compiler.suggest import did_you_mean
 
 _NO_PORTS = Ports(inputs=(), outputs=())
-
-
-def unknown(
-    report: Report, code: codes.Code, name: Name, known: Mapping[str, object], what: str, near: str = ""
-) -> None:
-    """Reports a name that is not there, with the nearest ones."""
-    close = nearest(name.text, known, most=1)
-    report.add(
-        code,
-        name.span,
-        f"unknown {what} `{name.text}`{near}",
-        help=did_you_mean(name.text, known, what),
-        edits=[Edit(span=name.span, text=close[0])] if close else [],
-    )
 
 
 def resolve_components(card: CardSpec, library: Library, report: Report) -> dict[str, Component]:
@@ -100,6 +88,15 @@ def _loop(
         _wrong_role(name, spec, component, components, report)
         return None
     _check_ids(attributes, spec, component, report)
+    inner = resolve_inner(spec, card, components, library, report)
+    outputs = {port.name: port for port in ports.outputs}
+    if inner is not None:
+        outputs["codes"] = Port(
+            name="codes",
+            type=f"codes[T, {1 + inner.length}]",
+            streams=True,
+            doc="The outer token and the inner ones of each step.",
+        )
     return Node(
         id=name,
         spec=None,
@@ -107,8 +104,9 @@ def _loop(
         loop=kind,
         loop_spec=spec,
         component=component,
+        inner=inner,
         inputs={port.name: port for port in ports.inputs},
-        outputs={port.name: port for port in ports.outputs},
+        outputs=outputs,
         attributes=attributes,
         span=spec.span,
     )
@@ -250,6 +248,7 @@ def _loop_node(spec: NodeSpec, loops: Mapping[str, Node], card: CardSpec, report
         loop=loop.loop,
         loop_spec=loop.loop_spec,
         component=loop.component,
+        inner=loop.inner,
         inputs=loop.inputs,
         outputs=loop.outputs,
         attributes=loop.attributes,

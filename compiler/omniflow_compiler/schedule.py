@@ -116,6 +116,36 @@ class UnitTemplate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Inner:
+    """A loop that runs to its end inside each step of a node's loop.
+
+    `feed` maps its input ports to values of the outer step (`token`, `hidden`, `embeds`); `back` names the output that
+    joins the outer token in the next step's input; `length` is how many tokens it gives per outer step.
+    """
+
+    loop: str
+    kind: str
+    expert: str
+    cache: str | None
+    attributes: Mapping[str, Json]
+    feed: Mapping[str, str]
+    back: str
+    length: int
+    place: Place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """A program that went into the schedule: one for a program, one per stage (`path`) for a workflow."""
+
+    path: str
+    program: str
+    card: str
+    card_digest: str
+    place: Place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
     """A node in topological order.
 
@@ -130,6 +160,7 @@ class Node:
     loop: str | None
     expert: str | None
     cache: str | None
+    inner: Inner | None
     attributes: Mapping[str, Json]
     each: bool
     when: str | None
@@ -198,6 +229,7 @@ class Schedule:
 
     program: str
     card: str
+    stages: tuple[Stage, ...]
     compiler: str
     params: Mapping[str, Json]
     capabilities: tuple[str, ...]

@@ -48,14 +48,15 @@ class SourceSet:
 
     root: Path
     sources: dict[str, Source] = field(default_factory=dict)
+    included_from: dict[str, Span] = field(default_factory=dict)
 
     def name_of(self, path: Path) -> str:
-        """How a path is shown: relative to the working folder where that is shorter than climbing out of it."""
+        """How a path is shown: relative to the working folder, or to the project when that is elsewhere."""
         resolved = path.resolve()
         for base in (Path.cwd(), self.root):
             if resolved.is_relative_to(base):
                 return resolved.relative_to(base).as_posix()
-        return path.name
+        return f"{resolved.parent.name}/{resolved.name}"
 
     def add(self, path: Path, text: str) -> Source:
         """Registers a text under the path's shown name."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from omniflow_compiler.load import ScalarValue, Tree
+from omniflow_compiler.load import ScalarValue
 from omniflow_compiler.source import Span
 
 
@@ -43,8 +43,18 @@ class LoopSpec:
     kind: Name
     binds: Name
     cache: Name | None
+    inner: InnerSpec | None
     attributes: Mapping[str, Attribute]
     span: Span
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InnerSpec:
+    """A loop inside a loop: which one, what its inputs read of the outer step, which output goes back."""
+
+    loop: Name
+    feed: Mapping[str, Name]  # inner input port -> value of the outer step
+    back: Name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,12 +70,14 @@ class CardSpec:
     id: Name
     title: str
     capabilities: tuple[Name, ...]
+    includes: tuple[Name, ...]
     params: Mapping[str, ScalarValue]
     components: Mapping[str, ComponentSpec]
     loops: Mapping[str, LoopSpec]
     caches: Mapping[str, CacheSpec]
     parity: Mapping[str, object]
     span: Span
+    digest: str = ""  # of its meaning, with everything it includes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +109,7 @@ class OutputSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSpec:
-    """A node as written: `kind` is "op" or "loop", `name` the op or the card's loop."""
+    """A node as written: `kind` is "op", "loop" or "graph", `name` the op, the card's loop or the graph's file."""
 
     id: Name
     kind: str
@@ -117,6 +129,17 @@ class EdgeSpec:
     attributes: Mapping[str, Attribute]
     order: int
     span: Span
+    contracts: tuple[Name, ...] = ()  # types of graph and stage inputs that it passes through
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageSpec:
+    """A program inside the whole: `path` is empty for a program, the stage's path for a workflow."""
+
+    path: str
+    program: Name
+    card: Name
+    card_digest: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +154,24 @@ class ProgramSpec:
     broken_nodes: frozenset[str]  # ids that were written but could not be read; refer to them without complaint
     edges: tuple[EdgeSpec, ...]
     span: Span
+    stages: tuple[StageSpec, ...] = ()
 
 
-Document = tuple[str, Tree]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageOfWorkflow:
+    """A stage as written: its program's file and values of params."""
+
+    name: Name
+    program: Name
+    params: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkflowSpec:
+    id: Name
+    title: str
+    inputs: Mapping[str, InputSpec]
+    outputs: Mapping[str, OutputSpec]
+    stages: Mapping[str, StageOfWorkflow]
+    edges: tuple[EdgeSpec, ...]
+    span: Span

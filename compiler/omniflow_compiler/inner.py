@@ -1,0 +1,74 @@
+"""Resolves a loop inside a loop: the inner loop, what it reads of the outer step, what it gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from omniflow_compiler import codes
+from omniflow_compiler.attributes import check_attributes
+from omniflow_compiler.diagnostics import Report
+from omniflow_compiler.graph import Component, Inner
+from omniflow_compiler.library.library import Library
+from omniflow_compiler.library.signature import Ports
+from omniflow_compiler.names import unknown
+from omniflow_compiler.spec import CardSpec, InnerSpec, LoopSpec
+
+
+def resolve_inner(
+    outer: LoopSpec, card: CardSpec, components: Mapping[str, Component], library: Library, report: Report
+) -> Inner | None:
+    """The inner loop of a loop; None when there is none or it is faulty, with the reason in the report."""
+    written = outer.inner
+    if written is None:
+        return None
+    if written.loop.text not in card.loops or written.loop.text == outer.name.text:
+        unknown(
+            report, codes.UNKNOWN_LOOP, written.loop, {k: v for k, v in card.loops.items() if v is not outer}, "loop"
+        )
+        return None
+    spec = card.loops[written.loop.text]
+    if spec.inner is not None:
+        report.add(codes.BAD_VALUE, written.loop.span, f"inner loop `{spec.name.text}` has an inner loop itself")
+        return None
+    kind, component = library.loops.get(spec.kind.text), components.get(spec.binds.text)
+    ports = component.signature.serves.get(spec.kind.text) if component is not None else None
+    if kind is None or component is None or ports is None:
+        return None  # reported where the inner loop is declared
+    attributes = check_attributes(
+        kind.attributes, spec.attributes, f"loop `{spec.name.text}`", spec.name.span, Report()
+    )
+    length = attributes.get("max_tokens")
+    if not isinstance(length, int):
+        help = ["give it `max_tokens` as a number: every outer step makes that many"]
+        report.add(codes.BAD_VALUE, spec.name.span, f"inner loop `{spec.name.text}` has no fixed length", help=help)
+        return None
+    if not _check_ports(written, spec, ports, report):
+        return None
+    return Inner(
+        loop=kind,
+        spec=spec,
+        component=component,
+        attributes=attributes,
+        feed={port: value.text for port, value in written.feed.items()},
+        back=written.back.text,
+        length=length,
+    )
+
+
+def _check_ports(written: InnerSpec, spec: LoopSpec, ports: Ports, report: Report) -> bool:
+    inputs = {port.name: port for port in ports.inputs}
+    outputs = {port.name: port for port in ports.outputs}
+    before = report.num_errors
+    for port, value in written.feed.items():
+        if port not in inputs:
+            help = [f"inputs of loop `{spec.name.text}`: {', '.join(f'`{name}`' for name in inputs)}"]
+            report.add(codes.UNKNOWN_PORT, value.span, f"inner loop has no input port `{port}`", help=help)
+    for name, port_signature in inputs.items():
+        if port_signature.required and name not in written.feed:
+            help = [f"add `{name}: token`, `{name}: hidden` or `{name}: embeds` to `feed`"]
+            report.add(
+                codes.MISSING_INPUT, written.loop.span, f"input `{name}` of the inner loop is not fed", help=help
+            )
+    if written.back.text not in outputs:
+        unknown(report, codes.UNKNOWN_PORT, written.back, outputs, "output port")
+    return report.num_errors == before

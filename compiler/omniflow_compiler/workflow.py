@@ -1,0 +1,256 @@
+"""Reads a workflow: programs of several cards, joined into one program over one card with a prefix per stage."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as MappingOf
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TypeVar
+
+from omniflow_compiler import codes
+from omniflow_compiler.cards import find_card
+from omniflow_compiler.diagnostics import Label, Report
+from omniflow_compiler.expand import expand_graphs
+from omniflow_compiler.files import Chain, open_spec
+from omniflow_compiler.include import read_card
+from omniflow_compiler.load import Mapping
+from omniflow_compiler.names import unknown
+from omniflow_compiler.parse import parse_program, parse_workflow
+from omniflow_compiler.source import SourceSet
+from omniflow_compiler.spec import (
+    CacheSpec,
+    CardSpec,
+    ComponentSpec,
+    EdgeSpec,
+    InputSpec,
+    LoopSpec,
+    Name,
+    NodeSpec,
+    OutputSpec,
+    PortRef,
+    ProgramSpec,
+    StageSpec,
+    WorkflowSpec,
+)
+
+Entry = TypeVar("Entry", ComponentSpec, LoopSpec, CacheSpec)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Whole:
+    """A program with everything it is made of, ready to be resolved."""
+
+    program: ProgramSpec
+    card: CardSpec
+    card_path: Path | None  # None for a workflow
+
+
+def read_program(
+    path: Path, tree: Mapping, overrides: MappingOf[str, str], sources: SourceSet, report: Report
+) -> Whole | None:
+    """A program with its graphs expanded and its card; None when the card cannot be found."""
+    program = parse_program(tree, overrides, report)
+    program = expand_graphs(program, Chain(paths=(path.resolve(),), names=()), sources, report)
+    found = find_card(path, program.card, sources, report)
+    if found is None:
+        return None
+    card = read_card(found[0], found[1], overrides, sources, report)
+    stage = StageSpec(path="", program=program.id, card=card.id, card_digest=card.digest)
+    return Whole(program=replace(program, stages=(stage,)), card=card, card_path=found[0])
+
+
+def read_workflow(
+    path: Path,
+    tree: Mapping,
+    overrides: MappingOf[str, str],
+    sources: SourceSet,
+    report: Report,
+    chain: Chain | None = None,
+) -> Whole:
+    """A workflow as one program: stage `draw` brings nodes `draw/...` and components `draw/...`."""
+    chain = chain or Chain(paths=(path.resolve(),), names=())
+    workflow = parse_workflow(tree, overrides, report)
+    joint = _Joint(workflow=workflow)
+    for name, stage in workflow.stages.items():
+        opened = open_spec(stage.program, ("program", "workflow"), chain, sources, report)
+        if opened is None:
+            continue
+        prefix = f"{name}."
+        own = {k.removeprefix(prefix): v for k, v in overrides.items() if k.startswith(prefix)}
+        params = {**stage.params, **own}
+        if opened[1] == "workflow":
+            inner = chain.then(opened[0], stage.program)
+            whole: Whole | None = read_workflow(opened[0], opened[2], params, sources, report, inner)
+        else:
+            whole = read_program(opened[0], opened[2], params, sources, report)
+        if whole is not None:
+            joint.add(name, stage.program, whole, report, stage.params)
+    return joint.whole(report)
+
+
+@dataclass(slots=True)
+class _Joint:
+    """The joined program as it grows."""
+
+    workflow: WorkflowSpec
+    stages: dict[str, ProgramSpec] = field(default_factory=dict)
+    nodes: dict[str, NodeSpec] = field(default_factory=dict)
+    broken: set[str] = field(default_factory=set)
+    edges: list[EdgeSpec] = field(default_factory=list)
+    inputs: dict[str, InputSpec] = field(default_factory=dict)
+    components: dict[str, ComponentSpec] = field(default_factory=dict)
+    loops: dict[str, LoopSpec] = field(default_factory=dict)
+    caches: dict[str, CacheSpec] = field(default_factory=dict)
+    params: dict[str, object] = field(default_factory=dict)
+    paths: list[StageSpec] = field(default_factory=list)
+
+    def add(self, name: str, at: Name, whole: Whole, report: Report, given: MappingOf[str, str]) -> None:
+        program, card = whole.program, whole.card
+        self.stages[name] = program
+        known = {**card.params, **program.params}
+        for param in given:
+            if param not in known:
+                unknown(report, codes.UNKNOWN_PARAM, Name(text=param, span=at.span), known, "param")
+        self.params |= {f"{name}.{key}": value for key, value in known.items()}
+        self.components |= _prefixed(name, card.components)
+        self.caches |= _prefixed(name, card.caches)
+        self.loops |= {
+            f"{name}/{key}": replace(
+                loop,
+                name=_in(name, loop.name),
+                binds=_in(name, loop.binds),
+                cache=None if loop.cache is None else _in(name, loop.cache),
+                inner=None if loop.inner is None else replace(loop.inner, loop=_in(name, loop.inner.loop)),
+            )
+            for key, loop in card.loops.items()
+        }
+        for key, node in program.nodes.items():
+            self.nodes[f"{name}/{key}"] = replace(
+                node,
+                id=_in(name, node.id),
+                name=_in(name, node.name) if node.kind == "loop" else node.name,
+                component=None if node.component is None else _in(name, node.component),
+            )
+        self.broken |= {f"{name}/{key}" for key in program.broken_nodes}
+        for edge in program.edges:
+            if edge.source.node is not None:
+                self.edges.append(replace(edge, source=_inside(name, edge.source), target=_inside(name, edge.target)))
+        for stage in program.stages:
+            self.paths.append(replace(stage, path=f"{name}/{stage.path}".rstrip("/")))
+
+    def whole(self, report: Report) -> Whole:
+        workflow = self.workflow
+        self.inputs = dict(workflow.inputs)
+        edges = [*self.edges, *(new for edge in workflow.edges for new in self._rewire(edge, report))]
+        edges += self._defaults(report)
+        outputs = {name: self._output(spec, report) for name, spec in workflow.outputs.items()}
+        program = ProgramSpec(
+            id=workflow.id,
+            title=workflow.title,
+            card=workflow.id,
+            params={},
+            inputs=self.inputs,
+            outputs={name: spec for name, spec in outputs.items() if spec is not None},
+            nodes=self.nodes,
+            broken_nodes=frozenset(self.broken),
+            edges=tuple(replace(edge, order=order) for order, edge in enumerate(edges)),
+            span=workflow.span,
+            stages=tuple(self.paths),
+        )
+        card = CardSpec(
+            id=workflow.id,
+            title=workflow.title,
+            capabilities=(),
+            includes=(),
+            params={**self.params},  # type: ignore[dict-item]
+            components=self.components,
+            loops=self.loops,
+            caches=self.caches,
+            parity={},
+            digest="",
+            span=workflow.span,
+        )
+        return Whole(program=program, card=card, card_path=None)
+
+    def _rewire(self, edge: EdgeSpec, report: Report) -> list[EdgeSpec]:
+        """The edges that stand for one edge of the workflow: one per reader of the stage's input."""
+        source = self._source(edge.source, report)
+        stage = self._stage(edge.target, report)
+        if source is None or stage is None:
+            return []
+        port = edge.target.port
+        if port not in stage.inputs:
+            unknown(report, codes.UNKNOWN_INPUT, Name(text=port, span=edge.target.span), stage.inputs, "input")
+            return []
+        return [
+            replace(
+                edge,
+                source=source,
+                target=replace(_inside(edge.target.node or "", inner.target), span=edge.target.span),
+                streams=edge.streams and inner.streams,
+                attributes=inner.attributes if edge.streams and inner.streams else {},
+                contracts=(stage.inputs[port].type, *inner.contracts),
+            )
+            for inner in stage.edges
+            if inner.source.node is None and inner.source.port == port
+        ]
+
+    def _defaults(self, report: Report) -> list[EdgeSpec]:
+        """Inputs of stages that no edge feeds: with a default they become the workflow's own, else they are missing."""
+        fed = {(edge.target.node, edge.target.port) for edge in self.workflow.edges}
+        edges = []
+        for name, stage in self.stages.items():
+            for port, spec in stage.inputs.items():
+                if (name, port) in fed:
+                    continue
+                if not spec.has_default:
+                    label = Label(span=spec.name.span, text="declared here")
+                    at, help = self.workflow.stages[name].program.span, [f"add an edge `... -> {name}.{port}`"]
+                    report.add(
+                        codes.MISSING_INPUT,
+                        at,
+                        f"input `{port}` of stage `{name}` has no producer",
+                        labels=[label],
+                        help=help,
+                    )
+                    continue
+                self.inputs[f"{name}/{port}"] = replace(spec, name=_in(name, spec.name))
+                for inner in stage.edges:
+                    if inner.source.node is None and inner.source.port == port:
+                        source = replace(inner.source, port=f"{name}/{port}")
+                        edges.append(replace(inner, source=source, target=_inside(name, inner.target)))
+        return edges
+
+    def _source(self, ref: PortRef, report: Report) -> PortRef | None:
+        if ref.node is None:
+            return ref
+        stage = self._stage(ref, report)
+        if stage is None:
+            return None
+        output = stage.outputs.get(ref.port)
+        if output is None:
+            unknown(report, codes.UNKNOWN_OUTPUT, Name(text=ref.port, span=ref.span), stage.outputs, "output")
+            return None
+        return replace(_inside(ref.node, output.ref), span=ref.span)
+
+    def _stage(self, ref: PortRef, report: Report) -> ProgramSpec | None:
+        stage = self.stages.get(ref.node or "")
+        if stage is None and ref.node not in self.workflow.stages:
+            unknown(report, codes.UNKNOWN_NODE, Name(text=ref.node or "", span=ref.span), self.workflow.stages, "stage")
+        return stage
+
+    def _output(self, spec: OutputSpec, report: Report) -> OutputSpec | None:
+        ref = self._source(spec.ref, report)
+        return None if ref is None else replace(spec, ref=ref)
+
+
+def _prefixed(name: str, entries: MappingOf[str, Entry]) -> dict[str, Entry]:
+    return {f"{name}/{key}": replace(entry, name=_in(name, entry.name)) for key, entry in entries.items()}
+
+
+def _in(stage: str, name: Name) -> Name:
+    return replace(name, text=f"{stage}/{name.text}")
+
+
+def _inside(stage: str, ref: PortRef) -> PortRef:
+    return replace(ref, node=f"{stage}/{ref.node}")
