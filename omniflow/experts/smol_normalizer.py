@@ -177,7 +177,7 @@ RULES: tuple[tuple[str, Reader], ...] = (
     (r"(?<=\d)-(?=\d)", _always("to")),
     (r"(?<=\d)\s-\s(?=\d)", _always("minus")),
     (
-        rf"(?P<minus>(?<![\w)])-)?(?P<number>{_NUMBER})(?:\s?(?P<unit>%|(?:{_any_of(tables.UNITS)})(?!\w)))?",
+        rf"(?P<minus>(?<![\w)])-)?(?P<number>{_NUMBER})(?:\s{{0,2}}(?P<unit>%|(?:{_any_of(tables.UNITS)})(?!\w)))?",
         _number,
     ),
     (r"\bSt\.(?=\s[A-Z])", _always("Saint")),

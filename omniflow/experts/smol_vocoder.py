@@ -56,7 +56,7 @@ class SmolVocoder(nn.Module):
         states = [_wave(row.state) for row in rows]
         taken = [
             take_windows(state, _pitch(row).to(parts), parts, is_last=row.is_last)
-            for state, row, parts in zip(states, rows, self._parts(rows), strict=True)
+            for state, row, parts in zip(states, rows, self.parts(rows), strict=True)
         ]
         counts = [len(windows) for windows, _ in taken]
         noise = [frame_noise(s.generator, n) for s, n in zip(states, counts, strict=True)]
@@ -67,7 +67,7 @@ class SmolVocoder(nn.Module):
             for state, row, own in zip(states, rows, frames.split(counts), strict=True)
         ]
 
-    def _parts(self, rows: Sequence[DecoderRows]) -> list[Tensor]:
+    def parts(self, rows: Sequence[DecoderRows]) -> list[Tensor]:
         """Float32 [new, 3005] per row. The head runs on new frames only."""
         weight = self.head.weight
         conds = [_checked(row).to(weight) for row in rows]
