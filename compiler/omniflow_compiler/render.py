@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from omniflow_compiler.diagnostics import Diagnostic, Report
-from omniflow_compiler.source import Source, Span
+from omniflow_compiler.source import SourceSet, Span
 
 MAX_LINE = 160
 
 
-def render_report(report: Report, sources: Mapping[str, Source]) -> str:
+def render_report(report: Report, sources: SourceSet) -> str:
     """All findings and a last line that counts them; empty when there are none."""
     found = list(report)
     if not found:
@@ -26,19 +26,20 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def render(diagnostic: Diagnostic, sources: Mapping[str, Source]) -> str:
+def render(diagnostic: Diagnostic, sources: SourceSet) -> str:
     """One finding."""
     width = len(str(max([diagnostic.span.line, *(label.span.line for label in diagnostic.labels)])))
     lines = [f"{diagnostic.level}[{diagnostic.code}]: {diagnostic.message}"]
     lines += _place(diagnostic.span, diagnostic.note, "^", "-->", width, sources)
     for label in diagnostic.labels:
         lines += _place(label.span, label.text, "-", ":::", width, sources)
+    lines += [f"{' ' * width}= included from {span}" for span in sources.inclusions(diagnostic.span.file)]
     lines += [f"{' ' * width}= help: {text}" for text in diagnostic.help]
     return "\n".join(lines) + "\n"
 
 
-def _place(span: Span, text: str, mark: str, arrow: str, width: int, sources: Mapping[str, Source]) -> Iterator[str]:
-    source = sources.get(span.file)
+def _place(span: Span, text: str, mark: str, arrow: str, width: int, sources: SourceSet) -> Iterator[str]:
+    source = sources.sources.get(span.file)
     gutter = " " * (width + 1)
     if source is None or not 1 <= span.line <= max(1, len(source.lines)):
         yield f"{gutter[1:]}{arrow} {span.file}" + (f": {text}" if text else "")

@@ -58,6 +58,14 @@ class SourceSet:
                 return resolved.relative_to(base).as_posix()
         return f"{resolved.parent.name}/{resolved.name}"
 
+    def inclusions(self, name: str) -> list[Span]:
+        """The places that led to a file, nearest first; none for the file that was named on the command line."""
+        chain: list[Span] = []
+        while name in self.included_from and len(chain) < 32:
+            chain.append(self.included_from[name])
+            name = chain[-1].file
+        return chain
+
     def add(self, path: Path, text: str) -> Source:
         """Registers a text under the path's shown name."""
         name = self.name_of(path)

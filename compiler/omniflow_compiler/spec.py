@@ -155,6 +155,7 @@ class ProgramSpec:
     edges: tuple[EdgeSpec, ...]
     span: Span
     stages: tuple[StageSpec, ...] = ()
+    stage_outputs: frozenset[str] = frozenset()  # nodes that stages of a workflow offer, read or not
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

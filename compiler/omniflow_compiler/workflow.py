@@ -103,6 +103,7 @@ class _Joint:
     caches: dict[str, CacheSpec] = field(default_factory=dict)
     params: dict[str, object] = field(default_factory=dict)
     paths: list[StageSpec] = field(default_factory=list)
+    offered: set[str] = field(default_factory=set)
 
     def add(self, name: str, at: Name, whole: Whole, report: Report, given: MappingOf[str, str]) -> None:
         program, card = whole.program, whole.card
@@ -135,6 +136,8 @@ class _Joint:
         for edge in program.edges:
             if edge.source.node is not None:
                 self.edges.append(replace(edge, source=_inside(name, edge.source), target=_inside(name, edge.target)))
+        ends = {output.ref.node for output in program.outputs.values()} | program.stage_outputs
+        self.offered |= {f"{name}/{node}" for node in ends}
         for stage in program.stages:
             self.paths.append(replace(stage, path=f"{name}/{stage.path}".rstrip("/")))
 
@@ -156,6 +159,7 @@ class _Joint:
             edges=tuple(replace(edge, order=order) for order, edge in enumerate(edges)),
             span=workflow.span,
             stages=tuple(self.paths),
+            stage_outputs=frozenset(self.offered),
         )
         card = CardSpec(
             id=workflow.id,

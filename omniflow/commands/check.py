@@ -20,7 +20,7 @@ def check_specs(specs: Sequence[str], *, settings: Sequence[str], format: str) -
     faulty = False
     for name in specs:
         compilation = compile_file(find_spec(name), options)
-        text = render_report(compilation.report, compilation.sources.sources)
+        text = render_report(compilation.report, compilation.sources)
         if text:
             sys.stderr.write(text)
         faulty |= compilation.report.num_errors > 0

@@ -57,7 +57,7 @@ def schedule_of(
         outputs=parse_names(outputs, "--outputs"), params=parse_pairs(settings, "--set"), budgets=budgets or {}
     )
     compilation = compile_file(path, options)
-    text = render_report(compilation.report, compilation.sources.sources)
+    text = render_report(compilation.report, compilation.sources)
     if text:
         sys.stderr.write(text)
     if compilation.schedule is None and not compilation.report.num_errors:

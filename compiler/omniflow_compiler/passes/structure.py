@@ -71,7 +71,7 @@ def _candidates(node: Node, port: str, graph: ProgramGraph) -> list[str]:
 
 def _check_read(node: Node, graph: ProgramGraph, report: Report) -> None:
     named = {output.ref.node for output in graph.program.outputs.values()}
-    named |= {edge.source.node for edge in graph.program.edges}
+    named |= {edge.source.node for edge in graph.program.edges} | graph.program.stage_outputs
     if node.is_known and node.id not in named:
         report.add(
             codes.FEEDS_NOTHING,

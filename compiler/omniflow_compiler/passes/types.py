@@ -11,7 +11,18 @@ from omniflow_compiler import codes
 from omniflow_compiler.diagnostics import Label, Report
 from omniflow_compiler.graph import Edge, Node, ProgramGraph
 from omniflow_compiler.library.signature import Port
-from omniflow_compiler.types import UNKNOWN, Bindings, Mismatch, Size, Type, instantiate, is_unknown, match
+from omniflow_compiler.types import (
+    UNKNOWN,
+    Bindings,
+    Mismatch,
+    Size,
+    Type,
+    TypeSyntaxError,
+    instantiate,
+    is_unknown,
+    match,
+    parse_type,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +73,9 @@ class _Inference:
             if not node.is_known or edge.target_port is None or is_unknown(actual):
                 is_sound = False
                 continue
+            if not self._keeps_contracts(edge, node, actual):
+                is_sound = False
+                continue
             if node.each and edge.spec.streams:
                 items, fits = self._items(edge, node, actual, items)
                 if not fits:
@@ -71,6 +85,23 @@ class _Inference:
             is_sound &= self._match(edge, node, edge.target_port, actual, bindings)
         for port in node.outputs.values():
             self.outputs[node.id, port.name] = self._output(node, port, bindings, items) if is_sound else UNKNOWN
+
+    def _keeps_contracts(self, edge: Edge, node: Node, actual: Type) -> bool:
+        """Whether what arrives fits the declared inputs of the graphs and stages that the edge passes through."""
+        for declared in edge.spec.contracts:
+            try:
+                pattern = parse_type(declared.text)
+            except TypeSyntaxError as error:
+                self.report.add(codes.BAD_TYPE, declared.span, f"`{declared.text[:80]}` is no type: {error}")
+                return False
+            mismatches = match(pattern, actual, Bindings.fresh(self.solved))
+            for mismatch in mismatches:
+                code, message, help = _describe(edge, node, mismatch)
+                labels = [Label(span=declared.span, text=f"takes {declared.text}")]
+                self.report.add(code, edge.spec.source.span, message, note=str(actual), labels=labels, help=help)
+            if mismatches:
+                return False
+        return True
 
     def back_edge(self, edge: Edge) -> None:
         actual = self.source_type(edge)
