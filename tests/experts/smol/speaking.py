@@ -10,6 +10,7 @@ from torch import Tensor
 from omniflow.experts.smol_alphabet import MAX_POSITIONS, STOP, phoneme_text, spell_word
 from omniflow.experts.smol_talker import SmolTalker, WordState
 from omniflow.experts.smol_vocoder import SmolVocoder
+from omniflow.experts.smol_waveform import WaveState
 from omniflow.roles import DecoderRows, TokenRows
 
 
@@ -56,7 +57,7 @@ def decode(
     return [torch.cat(pieces) for pieces in samples]
 
 
-def _chunk(vocoder: SmolVocoder, state: object, item: Mapping[str, Tensor], start: int, size: int) -> DecoderRows:
+def _chunk(vocoder: SmolVocoder, state: WaveState, item: Mapping[str, Tensor], start: int, size: int) -> DecoderRows:
     total = len(item["f0"])
     new = min(size, total - start)
     left, right = min(vocoder.left_context, start), min(vocoder.right_context, total - start - new)

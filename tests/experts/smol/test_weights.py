@@ -108,7 +108,12 @@ def test_a_damaged_folder_is_made_again(damage: str, cache: Path) -> None:
 def test_files_that_nobody_touched_are_not_hashed_again(monkeypatch: pytest.MonkeyPatch) -> None:
     made = prepare(SMALL)
     hashed: list[str] = []
-    monkeypatch.setattr(folder, "sha256_of", lambda path: hashed.append(path.name) or "")
+
+    def notice(path: Path) -> str:
+        hashed.append(path.name)
+        return ""
+
+    monkeypatch.setattr(folder, "sha256_of", notice)
     assert prepare(SMALL) == made
     assert hashed == []
 
