@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from omniflow.experts.smol_normalizer import MARKS, MAX_CHARACTERS, PAUSES, words_of
 from omniflow.experts.smol_numbers import cardinal, ordinal, year
 
-
 SMALL = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
     "eighteen nineteen"
