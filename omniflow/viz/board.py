@@ -7,9 +7,9 @@ from omniflow.viz.curves import Path
 from omniflow.viz.layout import Box, Layout
 from omniflow.viz.markup import element, number, quoted
 from omniflow.viz.measure import label_lines
-from omniflow.viz.model import Graph, Link
+from omniflow.viz.model import Graph, Link, Vertex
 
-_WIDTHS = (0.02, 0.15, 0.4, 0.75)  # shares of the busiest edge at which a line gets thicker
+_WIDTHS = (0.2, 0.4, 0.6, 0.8)  # weights at which a line gets thicker
 
 
 def draw_board(graph: Graph, layout: Layout) -> str:
@@ -17,7 +17,9 @@ def draw_board(graph: Graph, layout: Layout) -> str:
     links = [_draw_line(position, link, layout.paths[link.id]) for position, link in enumerate(graph.links)]
     labels = [_draw_label(position, link, layout.labels[link.id]) for position, link in enumerate(graph.links)]
     cards = [
-        draw_card(position, vertex, graph.colour_of(vertex), layout.cards[vertex.id])
+        draw_card(
+            position, vertex, graph.colour_of(vertex.expert), _inner_colour(vertex, graph), layout.cards[vertex.id]
+        )
         for position, vertex in enumerate(graph.vertices)
     ]
     return "\n".join(
@@ -27,6 +29,10 @@ def draw_board(graph: Graph, layout: Layout) -> str:
             element("g", {"class": "labels"}, *labels),
         ]
     )
+
+
+def _inner_colour(vertex: Vertex, graph: Graph) -> int | None:
+    return None if vertex.inner is None else graph.colour_of(vertex.inner.expert)
 
 
 def link_name(link: Link) -> str:
@@ -42,7 +48,7 @@ def _classes(link: Link, base: str) -> str:
     names += ["back"] if link.back else []
     names += ["critical"] if link.critical else []
     if link.measured is not None:
-        names.append(f"w{sum(link.measured.share >= bound for bound in _WIDTHS)}")
+        names.append(f"w{sum(link.measured.weight >= bound for bound in _WIDTHS)}")
     return " ".join(names)
 
 

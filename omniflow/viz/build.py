@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from omniflow.viz.amounts import in_bytes, in_count, in_hertz, in_percent, in_seconds
-from omniflow.viz.model import Fact, Family, Graph, Link, LinkRun, Socket, Vertex, VertexRun
+from omniflow.viz.model import Fact, Family, Graph, InnerLoop, Link, LinkRun, Socket, Vertex, VertexRun
 from omniflow.viz.palette import NUM_COLOURS
 from omniflow.viz.run import Run
 from omniflow.viz.text import shorten
@@ -97,6 +97,7 @@ def _input_vertex(item: Input, wiring: _Wiring) -> Vertex:
         detail=short_type(item.type) if item.required else f"{short_type(item.type)}, optional",
         expert=None,
         units=(),
+        inner=None,
         each=False,
         when=None,
         inputs=(),
@@ -116,6 +117,7 @@ def _output_vertex(item: Output) -> Vertex:
         detail=short_type(item.type),
         expert=None,
         units=(),
+        inner=None,
         each=False,
         when=None,
         inputs=(Socket(name="", type=port_type(item.type), streams=item.streams, linked=True),),
@@ -140,6 +142,7 @@ def _node_vertex(node: Node, schedule: Schedule, wiring: _Wiring, run: Run | Non
         detail=node.name if node.expert is None else f"{node.name} · {node.expert}",
         expert=node.expert,
         units=tuple(unit.kind for unit in node.units) if node.kind == "loop" else (),
+        inner=_inner_loop(node),
         each=node.each,
         when=node.when,
         inputs=wiring.sockets(node, node.inputs),
@@ -151,11 +154,22 @@ def _node_vertex(node: Node, schedule: Schedule, wiring: _Wiring, run: Run | Non
     )
 
 
+def _inner_loop(node: Node) -> InnerLoop | None:
+    if node.inner is None:
+        return None
+    return InnerLoop(name=node.inner.loop, expert=node.inner.expert, length=node.inner.length)
+
+
 def _node_facts(node: Node, schedule: Schedule, wiring: _Wiring, measured: VertexRun | None) -> Iterator[Fact]:
     yield Fact(name=node.kind, value=node.name)
     for expert in schedule.experts:
         if expert.name == node.expert:
             yield Fact(name="expert", value=f"{expert.name} ({expert.use}), {_expert_line(expert)}")
+    if node.inner is not None:
+        feed = ", ".join(f"{port} from {value}" for port, value in node.inner.feed.items())
+        yield Fact(name="inner loop", value=f"{node.inner.loop}: {node.inner.kind} on {node.inner.expert}")
+        yield Fact(name="inner units", value=f"{in_count(node.inner.length)} per outer step")
+        yield Fact(name="inner reads", value=f"{feed}; gives back {node.inner.back}")
     if node.cache is not None:
         yield Fact(name="cache", value=_cache_line(node.cache, schedule))
     if node.each:
@@ -266,6 +280,9 @@ def _output_link(item: Output, run: Run | None) -> Link:
 def _families(schedule: Schedule) -> Iterator[Family]:
     """Experts in the order of their first use, so that neighbours on the graph are neighbours in the palette."""
     used = {node.expert: position for position, node in reversed(list(enumerate(schedule.nodes)))}
+    for position, node in reversed(list(enumerate(schedule.nodes))):
+        if node.inner is not None:
+            used[node.inner.expert] = min(position, used.get(node.inner.expert, position))
     ordered = sorted(schedule.experts, key=lambda expert: used.get(expert.name, len(schedule.nodes)))
     for number, expert in enumerate(ordered):
         facts = [Fact(name="uses", value=expert.use), Fact(name="role", value=expert.role)]

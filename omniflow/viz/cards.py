@@ -8,17 +8,19 @@ from omniflow.viz.measure import (
     NAME_COLUMNS,
     PAD,
     PORT_COLUMNS,
+    UNIT_SIZE,
     CardSize,
     bar_text,
     card_name,
     drawn_ports,
+    inner_text,
     measure_card,
     port_at,
     unit_text,
     unit_width,
 )
 from omniflow.viz.model import Fact, Socket, Vertex
-from omniflow.viz.text import shorten
+from omniflow.viz.text import sans_width, shorten
 from omniflow_compiler.schedule import Place
 
 NOTCH = 13  # how far an input's tip and an output's notch reach
@@ -26,12 +28,12 @@ PORT_RADIUS = 3.2
 _RADIUS = 10
 
 
-def draw_card(position: int, vertex: Vertex, colour: int | None, box: Box) -> str:
+def draw_card(position: int, vertex: Vertex, colour: int | None, inner_colour: int | None, box: Box) -> str:
     """A group moved to the card's place, so that everything in it counts from the card's corner."""
     size = measure_card(vertex)
     classes = ["vertex", vertex.kind, "plain" if colour is None else f"c{colour}"]
     classes += [name for name, on in (("critical", vertex.critical), ("maybe", vertex.when is not None)) if on]
-    body = _tag(vertex, size) if vertex.kind in ("input", "output") else _node(vertex, size)
+    body = _tag(vertex, size) if vertex.kind in ("input", "output") else _node(vertex, inner_colour, size)
     attributes: dict[str, str | float] = {
         "class": " ".join(classes),
         "id": f"n{position}",
@@ -64,7 +66,7 @@ def _tag(vertex: Vertex, size: CardSize) -> list[str]:
     ]
 
 
-def _node(vertex: Vertex, size: CardSize) -> list[str]:
+def _node(vertex: Vertex, inner_colour: int | None, size: CardSize) -> list[str]:
     w, h = size.width, size.height
     outline: dict[str, str | float] = {"width": w, "height": h, "rx": _RADIUS}
     parts = [element("rect", {"class": "sheet", "x": 8 - 4 * back, "y": 4 * back - 8, **outline}) for back in (0, 1)]
@@ -79,6 +81,7 @@ def _node(vertex: Vertex, size: CardSize) -> list[str]:
     detail = quoted(shorten(vertex.detail, NAME_COLUMNS))
     parts.append(element("text", {"class": "detail", "x": PAD, "y": 36}, detail))
     parts += _units(vertex, size)
+    parts += _inner(vertex, inner_colour, size)
     parts += _ports(drawn_ports(vertex.inputs), size, PAD, 0, "port in")
     parts += _ports(drawn_ports(vertex.outputs), size, w - PAD, w, "port out")
     parts += _share(vertex, size)
@@ -107,6 +110,24 @@ def _units(vertex: Vertex, size: CardSize) -> list[str]:
         parts.append(element("text", {"class": "unit", **middle}, quoted(unit_text(unit))))
         x += width + 5
     return parts
+
+
+def _inner(vertex: Vertex, colour: int | None, size: CardSize) -> list[str]:
+    """A chip in the colour of the inner loop's expert, with its own turning arrow."""
+    if vertex.inner is None:
+        return []
+    width = sans_width(inner_text(vertex.inner), UNIT_SIZE, bold=True) + 30
+    place = {"x": PAD, "y": size.inner_at - 3, "width": width, "height": 16, "rx": 8}
+    words = quoted(inner_text(vertex.inner))
+    return [
+        element(
+            "g",
+            {"class": "plain" if colour is None else f"c{colour}"},
+            element("rect", {"class": "unit", **place}),
+            element("g", {"transform": f"translate({number(PAD + 11)} {size.inner_at + 5}) scale(0.75)"}, _turn(0, 0)),
+            element("text", {"class": "unit", "x": PAD + 11 + width / 2 - 3, "y": size.inner_at + 8.3}, words),
+        )
+    ]
 
 
 def _ports(sockets: tuple[Socket, ...], size: CardSize, text_x: float, dot_x: float, classes: str) -> list[str]:

@@ -50,6 +50,12 @@ def along(piece: Piece) -> list[Point]:
     return [_at(piece, step / 8) for step in range(9)]
 
 
+def straight(start: Point, end: Point) -> Piece:
+    """A straight line as a piece."""
+    (a, b), (c, d) = start, end
+    return start, (a + (c - a) / 3, b + (d - b) / 3), (c - (c - a) / 3, d - (d - b) / 3), end
+
+
 def rounded(corners: Sequence[Point], radius: float) -> Path:
     """A path through `corners` in straight lines, its inner corners rounded."""
     path: list[Piece] = []
@@ -57,16 +63,11 @@ def rounded(corners: Sequence[Point], radius: float) -> Path:
     for corner, following in pairwise(corners[1:]):
         entry = _towards(corner, here, radius)
         leave = _towards(corner, following, radius)
-        path.append(_straight(here, entry))
+        path.append(straight(here, entry))
         path.append((entry, _towards(entry, corner, radius * _ARC), _towards(leave, corner, radius * _ARC), leave))
         here = leave
-    path.append(_straight(here, corners[-1]))
+    path.append(straight(here, corners[-1]))
     return tuple(path)
-
-
-def _straight(start: Point, end: Point) -> Piece:
-    (a, b), (c, d) = start, end
-    return start, (a + (c - a) / 3, b + (d - b) / 3), (c - (c - a) / 3, d - (d - b) / 3), end
 
 
 def _towards(start: Point, goal: Point, distance: float) -> Point:
@@ -79,6 +80,10 @@ def _towards(start: Point, goal: Point, distance: float) -> Point:
 
 
 def _first_crossing(piece: Piece, lines: Sequence[float]) -> float | None:
+    low, high = min(x for x, _ in piece), max(x for x, _ in piece)
+    lines = [line for line in lines if low < line < high]  # a curve stays within its control points
+    if not lines:
+        return None
     xs = [_at(piece, step / _STEPS)[0] for step in range(_STEPS + 1)]
     for step in range(_STEPS):
         for line in lines:

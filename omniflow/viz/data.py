@@ -5,12 +5,12 @@ The document is `{"omniflow": 1, "kind": "graph", "format": 1, "program", "card"
 
 - `facts` are `{"name", "value"}` pairs in reading order, here and everywhere below.
 - `experts`: `{"name", "use", "colour", "facts", "place"}`; `colour` is a palette row, 0 to 7.
-- `vertices`: `{"id", "kind", "name", "detail", "expert", "units", "each", "when", "inputs", "outputs", "critical",
-  "measured", "facts", "place"}`. `id` is `input:NAME`, `node:NAME` or `output:NAME`; `kind` is input, op, loop or
-  output; ports are `{"name", "type", "streams", "linked"}`; `measured` is null or `{"units", "seconds", "share",
-  "first", "last"}`.
+- `vertices`: `{"id", "kind", "name", "detail", "expert", "units", "inner", "each", "when", "inputs", "outputs",
+  "critical", "measured", "facts", "place"}`. `id` is `input:NAME`, `node:NAME` or `output:NAME`; `kind` is
+  input, op, loop or output; ports are `{"name", "type", "streams", "linked"}`; `inner` is null or `{"name", "expert",
+  "length"}`; `measured` is null or `{"units", "seconds", "share", "first", "last"}`.
 - `links`: `{"id", "source", "source_port", "target", "target_port", "streams", "back", "type", "policy", "critical",
-  "measured", "facts", "place"}`; ends are vertex ids; `measured` is null or `{"elements", "share"}`.
+  "measured", "facts", "place"}`; ends are vertex ids; `measured` is null or `{"elements", "weight"}`.
 - `place` is `{"file", "line", "column"}` in the spec; line 0 when the schedule came without its map.
 
 Keys may be added within a format number; none is renamed or dropped.

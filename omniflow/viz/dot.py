@@ -15,6 +15,7 @@ from omniflow.viz.measure import (
     bar_text,
     card_name,
     drawn_ports,
+    inner_text,
     label_lines,
     measure_card,
     unit_text,
@@ -83,7 +84,7 @@ def label_text(link: Link) -> str:
 def line_attributes(link: Link) -> str:
     """How an edge's line is drawn."""
     colour = COLOURS["stream" if link.streams else "edge"]
-    width = 1.3 if link.measured is None else 1.2 + 4 * link.measured.share
+    width = 1.3 if link.measured is None else 1 + 3.5 * link.measured.weight
     style = "dashed" if link.streams else "solid"
     back = ", constraint=false" if link.back else ""
     return f'color="{colour}", style={style}, penwidth={width:.2f}{back}'
@@ -106,15 +107,17 @@ def _heading(vertex: Vertex, graph: Graph) -> str:
     lines = _line(card_name(vertex), NAME_SIZE, ink, bold=True)
     lines += _line(detail if vertex.units else detail + each, DETAIL_SIZE, muted)
     if vertex.units:
-        colour = graph.colour_of(vertex)
+        colour = graph.colour_of(vertex.expert)
         accent = "muted" if colour is None else f"e{colour}-ink"
         units = ", ".join(unit_text(unit) for unit in vertex.units)
         lines += _line(f"↻ {units}{each}", UNIT_SIZE, accent, bold=True)
+    if vertex.inner is not None:
+        lines += _line(f"↻ {inner_text(vertex.inner)}", UNIT_SIZE, "muted", bold=True)
     return lines
 
 
 def _colours(vertex: Vertex, graph: Graph) -> tuple[str, str]:
-    colour = graph.colour_of(vertex)
+    colour = graph.colour_of(vertex.expert)
     if vertex.kind == "input":
         return COLOURS["plate"], COLOURS["plate"]
     if vertex.kind == "output":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import log
 
 from omniflow.viz.curves import Path, Piece, Point, along, cut, moved, rounded
 from omniflow.viz.layout import Box, Layout
@@ -33,7 +34,22 @@ class _Fold:
 
 def fold(layout: Layout) -> Layout:
     """The same layout in rows when it is much wider than high and can be cut; otherwise unchanged."""
-    lines = _cuts(layout)
+    if _ratio(layout) < _WORTH:
+        return layout
+    rows = max(2, int((layout.width / (BEST_RATIO * (layout.height + 2 * _GUTTER))) ** 0.5))
+    best, since = layout, 0
+    while since < 2:
+        folded = _fold_at(layout, _cuts(layout, rows))
+        better = abs(log(_ratio(folded) / BEST_RATIO)) < abs(log(_ratio(best) / BEST_RATIO))
+        best, since, rows = (folded, 0, rows + 1) if better else (best, since + 1, rows + 1)
+    return best
+
+
+def _ratio(layout: Layout) -> float:
+    return layout.width / max(layout.height, 1.0)
+
+
+def _fold_at(layout: Layout, lines: tuple[float, ...]) -> Layout:
     if not lines:
         return layout
     pieces = {name: cut(path, lines) for name, path in layout.paths.items()}
@@ -51,11 +67,7 @@ def fold(layout: Layout) -> Layout:
     )
 
 
-def _cuts(layout: Layout) -> tuple[float, ...]:
-    ratio = layout.width / max(layout.height, 1.0)
-    if ratio < _WORTH:
-        return ()
-    rows = round((layout.width / (BEST_RATIO * (layout.height + 2 * _GUTTER))) ** 0.5)
+def _cuts(layout: Layout, rows: int) -> tuple[float, ...]:
     gaps = _gaps(layout)
     lines: list[float] = []
     for number in range(1, rows):

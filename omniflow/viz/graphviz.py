@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, Literal
 
 from omniflow.viz.model import DrawError
 
@@ -18,8 +22,26 @@ def run_graphviz(source: str, *, engine: Engine, form: str) -> bytes:
             "svg, png and html need Graphviz, which is not installed; run `pip install 'omniflow[graph]'`, "
             "or write .mmd, .dot or .json"
         ) from absent
-    try:
-        drawn: bytes = pygraphviz.AGraph(string=source).draw(format=form, prog=engine)
-    except (OSError, ValueError, RuntimeError) as failure:
-        raise DrawError(f"Graphviz could not lay this graph out: {failure}") from failure
+    with _said() as words:
+        try:
+            drawn: bytes = pygraphviz.AGraph(string=source).draw(format=form, prog=engine)
+        except (OSError, ValueError, RuntimeError) as failure:
+            raise DrawError(f"Graphviz could not draw this graph: {failure}") from failure
+        words.seek(0)
+        errors = [line for line in words.read().decode("utf-8", "replace").splitlines() if line.startswith("Error")]
+    if errors:
+        raise DrawError(f"Graphviz could not draw this graph: {errors[0]}")
     return drawn
+
+
+@contextmanager
+def _said() -> Iterator[IO[bytes]]:
+    """What C code writes to standard error meanwhile: font warnings that help nobody, and Graphviz's errors."""
+    with tempfile.TemporaryFile() as words:
+        kept = os.dup(2)
+        os.dup2(words.fileno(), 2)
+        try:
+            yield words
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)

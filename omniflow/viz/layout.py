@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from omniflow.viz.curves import Path, from_points, reversed_path
+from omniflow.viz.curves import Path, from_points, reversed_path, straight
 from omniflow.viz.graphviz import run_graphviz
 from omniflow.viz.measure import drawn_ports, measure_card, measure_label
 from omniflow.viz.model import Graph, Link, Vertex
@@ -49,8 +49,9 @@ def lay_out(graph: Graph) -> Layout:
 
 
 def _whole(link: Link, number: int, halves: Mapping[str, Path]) -> Path:
-    """Both halves. Graphviz got a back edge against its direction, so that it does not turn the ranks round."""
-    path = halves[f"a{number}"] + halves[f"b{number}"]
+    """Both halves, joined under the label. Graphviz got back edges reversed, so that they do not turn the ranks round."""
+    first, last = halves[f"a{number}"], halves[f"b{number}"]
+    path = (*first, straight(first[-1][3], last[0][0]), *last)
     return reversed_path(path) if link.back else path
 
 

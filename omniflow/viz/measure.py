@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from omniflow.viz.amounts import in_count, in_percent, in_seconds
-from omniflow.viz.model import Link, Socket, Vertex
+from omniflow.viz.model import InnerLoop, Link, Socket, Vertex
 from omniflow.viz.text import mono_width, sans_width, shorten
 
 NAME_SIZE = 13.5
@@ -32,6 +32,7 @@ class CardSize:
     header: int
     row: int
     units_at: int  # y of the unit chips, 0 when there are none
+    inner_at: int  # y of the inner loop's chip, 0 when there is none
     bar_at: int  # y of the measured share, 0 when there is none
 
 
@@ -41,7 +42,8 @@ def measure_card(vertex: Vertex) -> CardSize:
         return _measure_tag(vertex)
     rows = max(len(drawn_ports(vertex.inputs)), len(drawn_ports(vertex.outputs)))
     units_at = _HEADER if vertex.units else 0
-    header = _HEADER + (_UNITS if vertex.units else 0)
+    inner_at = _HEADER + (_UNITS if vertex.units else 0) if vertex.inner else 0
+    header = _HEADER + (_UNITS if vertex.units else 0) + (_UNITS if vertex.inner else 0)
     bar_at = header + rows * _PORT + 3 if vertex.measured else 0
     return CardSize(
         width=_card_width(vertex),
@@ -49,6 +51,7 @@ def measure_card(vertex: Vertex) -> CardSize:
         header=header,
         row=_PORT,
         units_at=units_at,
+        inner_at=inner_at,
         bar_at=bar_at,
     )
 
@@ -56,17 +59,20 @@ def measure_card(vertex: Vertex) -> CardSize:
 def _measure_tag(vertex: Vertex) -> CardSize:
     name = sans_width(card_name(vertex), NAME_SIZE, bold=True)
     detail = mono_width(shorten(vertex.detail, NAME_COLUMNS), LABEL_SIZE)
-    return CardSize(width=round(max(name, detail, 48) + 34), height=44, header=13, row=18, units_at=0, bar_at=0)
+    return CardSize(
+        width=round(max(name, detail, 48) + 34), height=44, header=13, row=18, units_at=0, inner_at=0, bar_at=0
+    )
 
 
 def _card_width(vertex: Vertex) -> int:
     name = sans_width(card_name(vertex), NAME_SIZE, bold=True) + (18 if vertex.kind == "loop" else 0)
     detail = sans_width(shorten(vertex.detail, NAME_COLUMNS), DETAIL_SIZE)
     units = sum(unit_width(unit) + 5 for unit in vertex.units) - 5 if vertex.units else 0
+    inner = sans_width(inner_text(vertex.inner), UNIT_SIZE, bold=True) + 30 if vertex.inner else 0
     left = max((port_width(socket) for socket in drawn_ports(vertex.inputs)), default=0)
     right = max((port_width(socket) for socket in drawn_ports(vertex.outputs)), default=0)
     measured = sans_width(bar_text(vertex), LABEL_SIZE) if vertex.measured else 0
-    return round(max(name, detail, units, left + right + 14, measured, 84) + 2 * PAD)
+    return round(max(name, detail, units, inner, left + right + 14, measured, 84) + 2 * PAD)
 
 
 def drawn_ports(sockets: tuple[Socket, ...]) -> tuple[Socket, ...]:
@@ -92,6 +98,11 @@ def port_width(socket: Socket) -> float:
 def unit_width(unit: str) -> float:
     """Width of the chip that names a unit kind."""
     return sans_width(unit_text(unit), UNIT_SIZE, bold=True) + 12
+
+
+def inner_text(inner: InnerLoop) -> str:
+    """What the chip of an inner loop says."""
+    return f"{shorten(inner.name, 20)} ×{inner.length}"
 
 
 def unit_text(unit: str) -> str:

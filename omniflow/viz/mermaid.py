@@ -37,6 +37,8 @@ def _box(vertex: Vertex) -> str:
     lines = [vertex.name, vertex.detail]
     if vertex.units:
         lines.append("↻ " + ", ".join(vertex.units))
+    if vertex.inner is not None:
+        lines.append(f"↻ inner {vertex.inner.name} ×{vertex.inner.length}")
     if vertex.each:
         lines.append("once per item")
     if vertex.when is not None:

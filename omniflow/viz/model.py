@@ -34,6 +34,15 @@ class Socket:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InnerLoop:
+    """The loop inside a loop: its name, its expert, and how many units it runs per outer one."""
+
+    name: str
+    expert: str
+    length: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VertexRun:
     """What a run measured at one node. `share` is its part of the busy seconds of all nodes, 0 to 1.
 
@@ -49,10 +58,10 @@ class VertexRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkRun:
-    """What a run measured on one edge. `share` is its elements over those of the busiest port, 0 to 1."""
+    """What a run measured on one edge. `weight` grows with the logarithm of its elements, 0 to 1."""
 
     elements: int
-    share: float
+    weight: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +74,7 @@ class Vertex:
     detail: str  # second line: op or loop kind and expert, or the type of an input or output
     expert: str | None
     units: tuple[str, ...]  # unit kinds of a loop
+    inner: InnerLoop | None
     each: bool
     when: str | None
     inputs: tuple[Socket, ...]
@@ -118,6 +128,6 @@ class Graph:
     facts: tuple[Fact, ...]
     measured: bool
 
-    def colour_of(self, vertex: Vertex) -> int | None:
-        """The palette row of the vertex's expert, None for vertices without one."""
-        return next((family.colour for family in self.families if family.name == vertex.expert), None)
+    def colour_of(self, expert: str | None) -> int | None:
+        """The palette row of an expert, None for None."""
+        return next((family.colour for family in self.families if family.name == expert), None)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-# Around Okabe and Ito, "Color Universal Design" (2008), darkened where a hairline would be too faint.
-_LIGHT = ("#0072b2", "#d55e00", "#009e73", "#b5489a", "#3fa7e0", "#d99000", "#7a2250", "#7d7a1e")
-_DARK = ("#4fa8e8", "#ff8a4a", "#2fc99a", "#ea8fcd", "#9bdcff", "#ffc64d", "#cf6590", "#cdca66")
+# The hues of Okabe and Ito, "Color Universal Design" (2008), moved until the closest pair is at least 20 apart in CIE
+# Lab for usual, protan, deutan and tritan vision alike (tests/viz/test_palette.py).
+_LIGHT = ("#105aa1", "#c63f00", "#279163", "#b85892", "#07aaf9", "#df9111", "#782340", "#969248")
+_DARK = ("#109beb", "#f1722a", "#5ade9c", "#df8cb7", "#b1daff", "#ffd543", "#b75771", "#d0e37e")
 NUM_COLOURS = len(_LIGHT)
 
 
@@ -34,7 +35,7 @@ def _theme(name: str, neutral: Mapping[str, str], accents: tuple[str, ...], tint
     for number, accent in enumerate(accents):
         values[f"e{number}"] = accent
         values[f"e{number}-tint"] = mix(accent, neutral["surface"], tint)
-        values[f"e{number}-ink"] = mix(accent, neutral["ink"], 0.62)
+        values[f"e{number}-ink"] = mix(accent, neutral["ink"], 0.5)
     return Theme(name=name, values=values)
 
 
@@ -45,7 +46,7 @@ LIGHT = _theme(
         "surface": "#ffffff",
         "raised": "#ffffff",
         "ink": "#171c26",
-        "muted": "#5b6474",
+        "muted": "#566070",
         "faint": "#dfe3ea",
         "edge": "#8a94a6",
         "stream": "#4a5568",
@@ -64,7 +65,7 @@ DARK = _theme(
         "surface": "#191e27",
         "raised": "#202632",
         "ink": "#e8ecf3",
-        "muted": "#9ba6b8",
+        "muted": "#a6b0c1",
         "faint": "#2d3542",
         "edge": "#66718a",
         "stream": "#a5b1c6",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import log1p
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,7 @@ class Run:
         if elements is None:
             return None
         most = max((n for node in self.nodes.values() for n in node.emitted.values()), default=0)
-        return LinkRun(elements=elements, share=min(1.0, elements / most) if most else 0.0)
+        return LinkRun(elements=elements, weight=min(1.0, log1p(elements) / log1p(most)) if most else 0.0)
 
 
 def read_run(path: Path) -> Run:

@@ -58,9 +58,7 @@ def _expert_sources(colour: int | None) -> dict[str, str]:
 
 
 def _expert_variables(colour: int | None) -> str:
-    return f"color-scheme:{theme.name};" + ";".join(
-        f"--{name}:var(--{source})" for name, source in _expert_sources(colour).items()
-    )
+    return ";".join(f"--{name}:var(--{source})" for name, source in _expert_sources(colour).items())
 
 
 def _expert_colours(colour: int | None, theme: Theme) -> dict[str, str]:

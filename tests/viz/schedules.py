@@ -8,6 +8,7 @@ from omniflow_compiler.schedule import (
     Channel,
     Expert,
     Holder,
+    Inner,
     Input,
     Json,
     Memory,
@@ -71,6 +72,7 @@ def node(
     when: str | None = None,
     cache: str | None = None,
     attributes: dict[str, Json] | None = None,
+    inner: Inner | None = None,
     depth: int = 0,
 ) -> Node:
     loop = any(unit[0] != "op" for unit in units)
@@ -81,6 +83,7 @@ def node(
         loop=node_id if loop else None,
         expert=with_expert,
         cache=cache,
+        inner=inner,
         attributes=attributes or {},
         each=each,
         when=when,
@@ -141,6 +144,7 @@ def schedule(
     return Schedule(
         program=program,
         card="smol-speech",
+        stages=(),
         compiler="0.1.0",
         params={"max_tokens": 160},
         capabilities=("reasoning_text", "text_to_speech"),
@@ -391,4 +395,36 @@ def nasty() -> Schedule:
         experts=tuple(expert(name, name, 3) for name in NASTY),
         outputs=(output("</title>", NASTY[-1], NASTY[-1], "text", 5),),
         program='<b>&"nasty"</b>',
+    )
+
+
+def code_predictor() -> Schedule:
+    """A talker whose every token is refined by a small loop of its own."""
+    inner = Inner(
+        loop="predict",
+        kind="ar_decode",
+        expert="predictor",
+        cache=None,
+        attributes={},
+        feed={"prompt": "hidden"},
+        back="embeds",
+        length=15,
+        place=place(9, CARD),
+    )
+    talk = node(
+        "talk",
+        "ar_decode",
+        5,
+        reads={"prompt": "text"},
+        writes={"codes": "codes[F, 16]"},
+        with_expert="talker",
+        units=(("ar_prefill", 1, 0.01), ("ar_token", 80, 0.02)),
+        inner=inner,
+    )
+    return schedule(
+        (talk,),
+        (channel("prompt", "talk.prompt", "text", 6, streams=False),),
+        experts=(expert("predictor", "autoregressor", 3), expert("talker", "autoregressor", 4)),
+        outputs=(output("codes", "talk", "codes", "codes[F, 16]", 7, 12.5),),
+        program="talker",
     )
