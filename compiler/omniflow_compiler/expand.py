@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from omniflow_compiler import codes
 from omniflow_compiler.diagnostics import Label, Report
 from omniflow_compiler.files import Chain, open_spec
+from omniflow_compiler.load import Scalar
 from omniflow_compiler.names import unknown
 from omniflow_compiler.parse import parse_program
 from omniflow_compiler.source import SourceSet
@@ -49,7 +50,8 @@ def _open(spec: NodeSpec, chain: Chain, sources: SourceSet, report: Report) -> P
     path, _, tree = opened
     given = spec.attributes.get("params")
     params = given.value if given is not None and isinstance(given.value, dict) else {}
-    graph = parse_program(tree, {k: _text(v) for k, v in params.items()}, report, kind="graph")
+    overrides = {k: Scalar(_text(v), given.span, _text(v)) for k, v in params.items()} if given is not None else {}
+    graph = parse_program(tree, overrides, report, kind="graph")
     for name in params:
         if name not in graph.params and given is not None:
             unknown(report, codes.UNKNOWN_PARAM, Name(text=str(name), span=given.span), graph.params, "param")

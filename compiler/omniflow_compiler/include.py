@@ -12,7 +12,7 @@ from typing import TypeVar
 from omniflow_compiler import codes
 from omniflow_compiler.diagnostics import Label, Report
 from omniflow_compiler.files import Chain, open_spec
-from omniflow_compiler.load import Mapping, plain
+from omniflow_compiler.load import Mapping, Scalar, plain
 from omniflow_compiler.parse import parse_card
 from omniflow_compiler.source import SourceSet
 from omniflow_compiler.spec import CacheSpec, CardSpec, ComponentSpec, LoopSpec
@@ -23,7 +23,7 @@ Entry = TypeVar("Entry", ComponentSpec, LoopSpec, CacheSpec)
 def read_card(
     path: Path,
     tree: Mapping,
-    overrides: MappingOf[str, str],
+    overrides: MappingOf[str, Scalar],
     sources: SourceSet,
     report: Report,
     chain: Chain | None = None,

@@ -22,8 +22,8 @@ def declared(document: Mapping) -> dict[str, Mapping]:
     return {name: entry.value for name, entry in params.entries.items() if isinstance(entry.value, Mapping)}
 
 
-def values(document: Mapping, kind: str, overrides: MappingOf[str, str], report: Report) -> dict[str, Scalar]:
-    """Each declared param's value, the command line before the default.
+def values(document: Mapping, kind: str, overrides: MappingOf[str, Scalar], report: Report) -> dict[str, Scalar]:
+    """Each declared param's value: an override (command line before configuration) or else the default.
 
     A value that does not fit is reported and a fitting one put in its place, so that nothing else complains about it.
     A path without a value stays `$name`: the graph can be checked without a checkpoint, only a run needs it.
@@ -35,7 +35,7 @@ def values(document: Mapping, kind: str, overrides: MappingOf[str, str], report:
             continue
         default = declaration.get("default")
         if name in overrides:
-            written = Scalar(overrides[name], COMMAND_LINE, overrides[name])
+            written = overrides[name]
             result[name] = _checked(name, declaration, _read(declaration, written), written, report)
         elif isinstance(default, Scalar):
             result[name] = _checked(name, declaration, default.value, default, report)
@@ -49,7 +49,7 @@ def values(document: Mapping, kind: str, overrides: MappingOf[str, str], report:
 
 
 def _read(declaration: Mapping, written: Scalar) -> ScalarValue:
-    """A command line's text as a value of the declared type; the text itself when it is none."""
+    """A written text as a value of the declared type; the text itself when it is none."""
     kind, text = _text(declaration, "type"), written.written
     try:
         if kind == "int":
@@ -68,7 +68,7 @@ def _checked(name: str, declaration: Mapping, value: ScalarValue, written: Scala
     if problem is None:
         return Scalar(value, written.span, written.written)
     entry = declaration.span.start
-    labels = [Label(span=entry, text="declared here")] if written.span is COMMAND_LINE else []
+    labels = [Label(span=entry, text="declared here")] if written.span.file != entry.file else []
     report.add(codes.PARAM_VALUE, written.span, f"param `{name}` is `{written.written}`, {problem}", labels=labels)
     return _placeholder(name, declaration)
 

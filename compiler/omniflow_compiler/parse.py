@@ -62,7 +62,7 @@ def kind_of(document: Mapping, report: Report) -> str | None:
     return str(kind.value.value)
 
 
-def parse_card(document: Mapping, overrides: MappingOf[str, str], report: Report) -> CardSpec:
+def parse_card(document: Mapping, overrides: MappingOf[str, Scalar], report: Report) -> CardSpec:
     """The card a document describes; entries that cannot be read are reported and left out."""
     params = values(document, "card", overrides, report)
     document = substitute(document, params, report)
@@ -81,6 +81,7 @@ def parse_card(document: Mapping, overrides: MappingOf[str, str], report: Report
             if isinstance(item, Scalar)
         ),
         params={name: param.value for name, param in params.items()},
+        origins={name: param.span for name, param in params.items()},
         components={name: _component(name, e) for name, e in _entries(document, "components", "use")},
         loops={name: _loop(name, e) for name, e in _entries(document, "loops", "kind", "binds")},
         caches=dict(_caches(document, report)),
@@ -90,7 +91,7 @@ def parse_card(document: Mapping, overrides: MappingOf[str, str], report: Report
 
 
 def parse_program(
-    document: Mapping, overrides: MappingOf[str, str], report: Report, *, kind: str = "program"
+    document: Mapping, overrides: MappingOf[str, Scalar], report: Report, *, kind: str = "program"
 ) -> ProgramSpec:
     """The program (or graph) a document describes; nodes and edges that cannot be read are reported and left out."""
     params = values(document, "program", overrides, report)
@@ -102,6 +103,7 @@ def parse_program(
         title=_text(document, "title"),
         card=_name(document, "card"),
         params={name: param.value for name, param in params.items()},
+        origins={name: param.span for name, param in params.items()},
         inputs=dict(_inputs(document)),
         outputs=dict(_outputs(document)),
         nodes=nodes,
@@ -111,7 +113,7 @@ def parse_program(
     )
 
 
-def parse_workflow(document: Mapping, overrides: MappingOf[str, str], report: Report) -> WorkflowSpec:
+def parse_workflow(document: Mapping, overrides: MappingOf[str, Scalar], report: Report) -> WorkflowSpec:
     """The workflow a document describes; stages and edges that cannot be read are reported and left out."""
     document = substitute(document, values(document, "program", overrides, report), report)
     validate(document, "workflow", "", report, "the workflow")
@@ -128,11 +130,12 @@ def parse_workflow(document: Mapping, overrides: MappingOf[str, str], report: Re
 
 def _stage(name: str, entry: Entry) -> StageOfWorkflow:
     tree = _mapping(entry)
-    params = _plain_mapping(tree, "params")
+    params = tree.get("params")
+    entries = params.entries if isinstance(params, Mapping) else {}
     return StageOfWorkflow(
         name=Name(text=name, span=entry.key),
         program=_name(tree, "program"),
-        params={key: str(v).lower() if isinstance(v, bool) else str(v) for key, v in params.items()},
+        params={key: e.value for key, e in entries.items() if isinstance(e.value, Scalar)},
     )
 
 
@@ -185,9 +188,16 @@ def _component(name: str, entry: Entry) -> ComponentSpec:
         source=str(source.value) if isinstance(source, Scalar) else None,
         dtype=_text(tree, "dtype") or "float32",
         device=_text(tree, "device") or "cpu",
+        dtype_span=_span_of(tree, "dtype"),
+        device_span=_span_of(tree, "device"),
         attributes=_attributes(tree, "use", "from", "dtype", "device"),
         span=tree.span,
     )
+
+
+def _span_of(tree: Mapping, key: str) -> Span | None:
+    value = tree.get(key)
+    return None if value is None else value.span
 
 
 def _loop(name: str, entry: Entry) -> LoopSpec:

@@ -13,6 +13,7 @@ from pathlib import Path
 from omniflow_compiler import codes
 from omniflow_compiler.build import build_graph
 from omniflow_compiler.cards import sibling_programs
+from omniflow_compiler.config import Config, command_line, parse_config, place_components, read_config
 from omniflow_compiler.diagnostics import Report
 from omniflow_compiler.expand import expand_graphs
 from omniflow_compiler.files import Chain
@@ -20,9 +21,9 @@ from omniflow_compiler.graph import ProgramGraph
 from omniflow_compiler.include import read_card
 from omniflow_compiler.library.library import BUILT_IN, Library
 from omniflow_compiler.load import Mapping as Tree
-from omniflow_compiler.load import read_document
+from omniflow_compiler.load import Scalar, read_document
 from omniflow_compiler.lower import lower
-from omniflow_compiler.params import COMMAND_LINE
+from omniflow_compiler.names import unknown
 from omniflow_compiler.parse import kind_of, parse_program
 from omniflow_compiler.passes.budget import check_budget
 from omniflow_compiler.passes.capabilities import reached_capabilities
@@ -34,19 +35,20 @@ from omniflow_compiler.passes.types import Types, infer_types
 from omniflow_compiler.resolve import resolve_components, resolve_loops, resolve_nodes
 from omniflow_compiler.schedule import Schedule
 from omniflow_compiler.source import SourceSet
-from omniflow_compiler.spec import CardSpec, ProgramSpec
-from omniflow_compiler.suggest import did_you_mean
-from omniflow_compiler.validate import validate
+from omniflow_compiler.spec import CardSpec, Name, ProgramSpec
 from omniflow_compiler.workflow import Whole, read_program, read_workflow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What the command line says: outputs to keep, values of params, memory per device, the library of names."""
+    """What the command line says: outputs to keep, values of params, devices (by component, or `default`), memory per
+    device, a run configuration that these override, the library of names."""
 
     outputs: Sequence[str] | None = None
     params: Mapping[str, str] = field(default_factory=dict)
+    devices: Mapping[str, str] = field(default_factory=dict)
     budgets: Mapping[str, int] = field(default_factory=dict)
+    config: Path | None = None
     library: Library = BUILT_IN
 
 
@@ -71,23 +73,27 @@ def compile_file(path: Path, options: Options) -> Compilation:
     kind = kind_of(document[1], report) if document is not None else None
     if document is None or kind is None:
         return Compilation(report=report, sources=sources)
+    config = Config() if options.config is None else read_config(options.config, sources, report)
+    overrides = {**config.params, **command_line(options.params)}
     if kind == "card":
-        return _check_card(path, document[1], sources, options, report)
+        return _check_card(path, document[1], overrides, sources, options, report)
     if kind == "graph":
-        return _check_graph(path, document[1], sources, options, report)
+        return _check_graph(path, document[1], overrides, sources, report)
     if kind == "config":
-        validate(document[1], "config", "", report, "the configuration")
+        parse_config(document[1], report)
         return Compilation(report=report, sources=sources, kind=kind)
     read = read_program if kind == "program" else read_workflow
-    whole = read(path, document[1], options.params, sources, report)
+    whole = read(path, document[1], overrides, sources, report)
     if whole is None:
         return Compilation(report=report, sources=sources, kind=kind)
-    return _compile(whole, path, kind, sources, options, report)
+    _check_params(overrides, whole.card.params, whole.program.params, report)
+    card = place_components(whole.card, config, options.devices, report)
+    options = replace(options, budgets={**config.budgets, **options.budgets})
+    return _compile(replace(whole, card=card), path, kind, sources, options, report)
 
 
 def _compile(whole: Whole, path: Path, kind: str, sources: SourceSet, options: Options, report: Report) -> Compilation:
     """From a whole program to its schedule."""
-    _check_params(options, whole.card.params, whole.program.params, report)
     graph, types = _analyse(whole.program, whole.card, options, report)
     if whole.card_path is not None:
         _check_capabilities(whole.card, reached_capabilities(graph, types), whole.card_path, path, options, report)
@@ -101,18 +107,22 @@ def _compile(whole: Whole, path: Path, kind: str, sources: SourceSet, options: O
     return replace(compilation, plan=plan, schedule=schedule)
 
 
-def _check_card(path: Path, tree: Tree, sources: SourceSet, options: Options, report: Report) -> Compilation:
-    card = read_card(path, tree, options.params, sources, report)
+def _check_card(
+    path: Path, tree: Tree, overrides: Mapping[str, Scalar], sources: SourceSet, options: Options, report: Report
+) -> Compilation:
+    card = read_card(path, tree, overrides, sources, report)
     components = resolve_components(card, options.library, report)
     resolve_loops(card, components, options.library, report)
-    _check_params(options, card.params, {}, report)
+    _check_params(overrides, card.params, {}, report)
     _check_capabilities(card, set(), path, path, options, report)
     return Compilation(report=report, sources=sources, kind="card")
 
 
-def _check_graph(path: Path, tree: Tree, sources: SourceSet, options: Options, report: Report) -> Compilation:
-    """What can be said of a graph without the program that uses it: its own form, its ops, its edges' form."""
-    graph = parse_program(tree, options.params, report, kind="graph")
+def _check_graph(
+    path: Path, tree: Tree, overrides: Mapping[str, Scalar], sources: SourceSet, report: Report
+) -> Compilation:
+    """What can be said of a graph without the program that uses it: its own form and its edges' form."""
+    graph = parse_program(tree, overrides, report, kind="graph")
     expand_graphs(graph, Chain(paths=(path.resolve(),), names=()), sources, report)
     return Compilation(report=report, sources=sources, kind="graph")
 
@@ -129,12 +139,13 @@ def _analyse(program: ProgramSpec, card: CardSpec, options: Options, report: Rep
     return graph, types
 
 
-def _check_params(options: Options, card: Mapping[str, object], program: Mapping[str, object], report: Report) -> None:
+def _check_params(
+    overrides: Mapping[str, Scalar], card: Mapping[str, object], program: Mapping[str, object], report: Report
+) -> None:
     known = {**card, **program}
-    for name in options.params:
+    for name, value in overrides.items():
         if name not in known:
-            help = did_you_mean(name, known, "param")
-            report.add(codes.UNKNOWN_PARAM, COMMAND_LINE, f"unknown param `{name}` in --set", help=help)
+            unknown(report, codes.UNKNOWN_PARAM, Name(text=name, span=value.span), known, "param")
 
 
 def _check_capabilities(
@@ -162,7 +173,7 @@ def _reached_by(path: Path, card: CardSpec, card_path: Path, options: Options) -
     document = read_document(path, sources, report)
     if document is None:
         return set()
-    program = parse_program(document[1], options.params, report)
+    program = parse_program(document[1], {}, report)
     program = expand_graphs(program, Chain(paths=(path.resolve(),), names=()), sources, report)
     graph, types = _analyse(program, card, options, report)
     return reached_capabilities(graph, types)

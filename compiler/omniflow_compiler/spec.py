@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from omniflow_compiler.load import ScalarValue
+from omniflow_compiler.load import Scalar, ScalarValue
 from omniflow_compiler.source import Span
 
 
@@ -33,6 +33,8 @@ class ComponentSpec:
     source: str | None
     dtype: str
     device: str
+    dtype_span: Span | None  # None for the default
+    device_span: Span | None
     attributes: Mapping[str, Attribute]
     span: Span
 
@@ -72,6 +74,7 @@ class CardSpec:
     capabilities: tuple[Name, ...]
     includes: tuple[Name, ...]
     params: Mapping[str, ScalarValue]
+    origins: Mapping[str, Span]  # where each param's value was written
     components: Mapping[str, ComponentSpec]
     loops: Mapping[str, LoopSpec]
     caches: Mapping[str, CacheSpec]
@@ -148,6 +151,7 @@ class ProgramSpec:
     title: str
     card: Name
     params: Mapping[str, ScalarValue]
+    origins: Mapping[str, Span]  # where each param's value was written
     inputs: Mapping[str, InputSpec]
     outputs: Mapping[str, OutputSpec]
     nodes: Mapping[str, NodeSpec]
@@ -164,7 +168,7 @@ class StageOfWorkflow:
 
     name: Name
     program: Name
-    params: Mapping[str, str]
+    params: Mapping[str, Scalar]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,10 +13,10 @@ from omniflow_compiler.diagnostics import Label, Report
 from omniflow_compiler.expand import expand_graphs
 from omniflow_compiler.files import Chain, open_spec
 from omniflow_compiler.include import read_card
-from omniflow_compiler.load import Mapping
+from omniflow_compiler.load import Mapping, Scalar, ScalarValue
 from omniflow_compiler.names import unknown
 from omniflow_compiler.parse import parse_program, parse_workflow
-from omniflow_compiler.source import SourceSet
+from omniflow_compiler.source import SourceSet, Span
 from omniflow_compiler.spec import (
     CacheSpec,
     CardSpec,
@@ -46,7 +46,7 @@ class Whole:
 
 
 def read_program(
-    path: Path, tree: Mapping, overrides: MappingOf[str, str], sources: SourceSet, report: Report
+    path: Path, tree: Mapping, overrides: MappingOf[str, Scalar], sources: SourceSet, report: Report
 ) -> Whole | None:
     """A program with its graphs expanded and its card; None when the card cannot be found."""
     program = parse_program(tree, overrides, report)
@@ -62,7 +62,7 @@ def read_program(
 def read_workflow(
     path: Path,
     tree: Mapping,
-    overrides: MappingOf[str, str],
+    overrides: MappingOf[str, Scalar],
     sources: SourceSet,
     report: Report,
     chain: Chain | None = None,
@@ -84,7 +84,7 @@ def read_workflow(
         else:
             whole = read_program(opened[0], opened[2], params, sources, report)
         if whole is not None:
-            joint.add(name, stage.program, whole, report, stage.params)
+            joint.add(name, whole, report, stage.params)
     return joint.whole(report)
 
 
@@ -101,18 +101,20 @@ class _Joint:
     components: dict[str, ComponentSpec] = field(default_factory=dict)
     loops: dict[str, LoopSpec] = field(default_factory=dict)
     caches: dict[str, CacheSpec] = field(default_factory=dict)
-    params: dict[str, object] = field(default_factory=dict)
+    params: dict[str, ScalarValue] = field(default_factory=dict)
+    origins: dict[str, Span] = field(default_factory=dict)
     paths: list[StageSpec] = field(default_factory=list)
     offered: set[str] = field(default_factory=set)
 
-    def add(self, name: str, at: Name, whole: Whole, report: Report, given: MappingOf[str, str]) -> None:
+    def add(self, name: str, whole: Whole, report: Report, given: MappingOf[str, Scalar]) -> None:
         program, card = whole.program, whole.card
         self.stages[name] = program
         known = {**card.params, **program.params}
         for param in given:
             if param not in known:
-                unknown(report, codes.UNKNOWN_PARAM, Name(text=param, span=at.span), known, "param")
+                unknown(report, codes.UNKNOWN_PARAM, Name(text=param, span=given[param].span), known, "param")
         self.params |= {f"{name}.{key}": value for key, value in known.items()}
+        self.origins |= {f"{name}.{key}": span for key, span in {**card.origins, **program.origins}.items()}
         self.components |= _prefixed(name, card.components)
         self.caches |= _prefixed(name, card.caches)
         self.loops |= {
@@ -152,6 +154,7 @@ class _Joint:
             title=workflow.title,
             card=workflow.id,
             params={},
+            origins={},
             inputs=self.inputs,
             outputs={name: spec for name, spec in outputs.items() if spec is not None},
             nodes=self.nodes,
@@ -166,7 +169,8 @@ class _Joint:
             title=workflow.title,
             capabilities=(),
             includes=(),
-            params={**self.params},  # type: ignore[dict-item]
+            params=self.params,
+            origins=self.origins,
             components=self.components,
             loops=self.loops,
             caches=self.caches,
