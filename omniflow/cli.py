@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from omniflow.commands.selection import Selection
 
 app = typer.Typer(
     name="omniflow",
@@ -21,15 +24,14 @@ app = typer.Typer(
 )
 
 Spec = Annotated[str, typer.Argument(help="A spec file, or a name of the catalogue such as smol_speech.speech.")]
-Outputs = Annotated[
-    str | None, typer.Option("--outputs", metavar="NAMES", help="Outputs to keep, separated by commas.")
+Outputs = Annotated[str | None, typer.Option(metavar="NAMES", help="Outputs to keep, separated by commas.")]
+Settings = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Value of a param.")]
+Budgets = Annotated[list[str] | None, typer.Option("--budget", metavar="DEVICE=SIZE", help="Memory, e.g. cpu=2GiB.")]
+Devices = Annotated[
+    list[str] | None,
+    typer.Option("--device", metavar="[COMPONENT=]DEVICE", help="Where components live, e.g. cuda or vocoder=cpu."),
 ]
-Settings = Annotated[
-    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Value of a param; may be repeated.")
-]
-Budgets = Annotated[
-    list[str] | None, typer.Option("--budget", metavar="DEVICE=SIZE", help="Memory of a device, e.g. cpu=2GiB.")
-]
+Config = Annotated[Path | None, typer.Option(metavar="FILE", help="Run configuration (kind: config).")]
 Plugins = Annotated[
     list[Path] | None,
     typer.Option("--plugin", metavar="FILE", help="Python file that adds experts; you decide what runs."),
@@ -40,12 +42,16 @@ Plugins = Annotated[
 def check(
     specs: Annotated[list[str], typer.Argument(help="Spec files or names of the catalogue.")],
     settings: Settings = None,
-    format: Annotated[str, typer.Option("--format", help="text, json, sarif or github.")] = "text",
+    devices: Devices = None,
+    config: Config = None,
+    plugins: Plugins = None,
+    format: Annotated[str, typer.Option(help="text, json, sarif or github.")] = "text",
 ) -> None:
     """Check specs without loading anything."""
     from omniflow.commands.check import check_specs
 
-    raise typer.Exit(check_specs(specs, settings=settings or [], format=format))
+    selections = [_select(spec, None, settings, None, devices, config, plugins) for spec in specs]
+    raise typer.Exit(check_specs(selections, format=format))
 
 
 @app.command()
@@ -55,43 +61,39 @@ def compile(
     outputs: Outputs = None,
     settings: Settings = None,
     budgets: Budgets = None,
+    devices: Devices = None,
+    config: Config = None,
+    plugins: Plugins = None,
 ) -> None:
     """Compile a program to its schedule."""
     from omniflow.commands.compile import compile_spec
 
-    raise typer.Exit(compile_spec(spec, output=output, outputs=outputs, settings=settings or [], budgets=budgets or []))
+    selection = _select(spec, outputs, settings, budgets, devices, config, plugins)
+    raise typer.Exit(compile_spec(selection, output=output))
 
 
 @app.command()
 def run(
     spec: Spec,
-    inputs: Annotated[
-        list[str] | None, typer.Option("--input", metavar="NAME=VALUE", help="An input; may be repeated.")
-    ] = None,
-    out: Annotated[Path, typer.Option("--out", help="Folder for the artefacts.")] = Path("omniflow-out"),
+    inputs: Annotated[list[str] | None, typer.Option("--input", metavar="NAME=VALUE", help="An input.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the artefacts.")] = Path("omniflow-out"),
     outputs: Outputs = None,
     settings: Settings = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, max=2**63 - 1, help="Seed of everything random.")] = 0,
-    profile: Annotated[str, typer.Option("--profile", help="serve or rollout.")] = "serve",
+    budgets: Budgets = None,
+    devices: Devices = None,
+    config: Config = None,
+    plugins: Plugins = None,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Seed of everything random.")] = 0,
+    profile: Annotated[str, typer.Option(help="serve or rollout.")] = "serve",
     as_json: Annotated[bool, typer.Option("--json", help="Print the run record.")] = False,
     trace: Annotated[bool, typer.Option("--trace/--no-trace", help="Write trace.json.")] = True,
 ) -> None:
     """Run a program: a spec, a compiled schedule or a name of the catalogue."""
     from omniflow.commands.launch import launch
 
-    raise typer.Exit(
-        launch(
-            spec,
-            inputs=inputs or [],
-            out=out,
-            outputs=outputs,
-            settings=settings or [],
-            seed=seed,
-            profile=profile,
-            as_json=as_json,
-            trace=trace,
-        )
-    )
+    selection = _select(spec, outputs, settings, budgets, devices, config, plugins)
+    code = launch(selection, inputs=inputs or [], out=out, seed=seed, profile=profile, as_json=as_json, trace=trace)
+    raise typer.Exit(code)
 
 
 @app.command()
@@ -101,17 +103,34 @@ def graph(
         Path | None,
         typer.Option("-o", "--output", help="File by suffix: .svg .png .html .mmd .dot .json; - for standard output."),
     ] = None,
-    format: Annotated[
-        str | None, typer.Option("--format", help="svg, png, html, mmd, dot or json; else by suffix.")
-    ] = None,
+    format: Annotated[str | None, typer.Option(help="svg, png, html, mmd, dot or json; else by suffix.")] = None,
     outputs: Outputs = None,
     settings: Settings = None,
-    run: Annotated[Path | None, typer.Option("--run", help="A run.json to paint on the graph.")] = None,
+    devices: Devices = None,
+    config: Config = None,
+    plugins: Plugins = None,
+    run: Annotated[Path | None, typer.Option(help="A run.json to paint on the graph.")] = None,
 ) -> None:
     """Draw a program."""
     from omniflow.commands.sketch import sketch
 
-    raise typer.Exit(sketch(spec, output=output, format=format, outputs=outputs, settings=settings or [], run=run))
+    selection = _select(spec, outputs, settings, None, devices, config, plugins)
+    raise typer.Exit(sketch(selection, output=output, format=format, run=run))
+
+
+@app.command()
+def config(
+    spec: Spec,
+    settings: Settings = None,
+    devices: Devices = None,
+    config: Config = None,
+    plugins: Plugins = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show every value of a program and where it came from."""
+    from omniflow.commands.config import show_config
+
+    raise typer.Exit(show_config(_select(spec, None, settings, None, devices, config, plugins), as_json=as_json))
 
 
 @app.command()
@@ -120,6 +139,28 @@ def explain(code: Annotated[str, typer.Argument(help="A code such as OF2103; wit
     from omniflow.commands.explain import explain_code
 
     raise typer.Exit(explain_code(code))
+
+
+def _select(
+    spec: str,
+    outputs: str | None,
+    settings: list[str] | None,
+    budgets: list[str] | None,
+    devices: list[str] | None,
+    config: Path | None,
+    plugins: list[Path] | None,
+) -> Selection:
+    from omniflow.commands.selection import Selection
+
+    return Selection(
+        spec=spec,
+        outputs=outputs,
+        settings=settings or (),
+        budgets=budgets or (),
+        devices=devices or (),
+        config=config,
+        plugins=plugins or (),
+    )
 
 
 @app.callback(invoke_without_command=True)

@@ -59,6 +59,7 @@ UNKNOWN_OUTPUT = _code("OF1309", "unknown output requested")
 UNKNOWN_INPUT = _code("OF1310", "unknown program input")
 OUTSIDE = _code("OF1311", "file outside the project")
 INCLUDE_CYCLE = _code("OF1312", "files include each other")
+UNKNOWN_CAPABILITY = _code("OF1313", "unknown capability")
 
 TWO_PRODUCERS = _code("OF2001", "two producers for one port")
 MISSING_INPUT = _code("OF2002", "required input has no producer")

@@ -29,7 +29,7 @@ class Span(NamedTuple):
         return Span(self.file, self.line, column, self.line, column + length)
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}:{self.column}"
+        return self.file if self.file.startswith("<") else f"{self.file}:{self.line}:{self.column}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

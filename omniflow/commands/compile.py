@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from omniflow.catalog import find_spec
-from omniflow.commands.arguments import BadArgument, parse_budgets, parse_names, parse_pairs
+from omniflow.commands.arguments import BadArgument
+from omniflow.commands.selection import Selection
 
 if TYPE_CHECKING:
     from omniflow_compiler.schedule import Schedule
 
 
-def compile_spec(
-    spec: str, *, output: Path | None, outputs: str | None, settings: Sequence[str], budgets: Sequence[str]
-) -> int:
+def compile_spec(selection: Selection, *, output: Path | None) -> int:
     """Writes the schedule and, beside it, the map of places; `-` prints the schedule alone."""
-    schedule = schedule_of(spec, outputs=outputs, settings=settings, budgets=parse_budgets(budgets))
+    schedule = schedule_of(selection)
     if schedule is None:
         return 1
     if output is not None and str(output) == "-":
         sys.stdout.write(schedule.to_json())
         return 0
-    path = output or Path(f"{find_spec(spec).name.split('.')[0]}.schedule.json")
-    return write_schedule(schedule, path)
+    return write_schedule(schedule, output or Path(f"{selection.path.name.split('.')[0]}.schedule.json"))
 
 
 def write_schedule(schedule: Schedule, path: Path) -> int:
@@ -43,34 +39,31 @@ def write_schedule(schedule: Schedule, path: Path) -> int:
     return 0
 
 
-def schedule_of(
-    spec: str, *, outputs: str | None, settings: Sequence[str], budgets: Mapping[str, int] | None = None
-) -> Schedule | None:
+def schedule_of(selection: Selection) -> Schedule | None:
     """The schedule of a spec, a schedule file or a catalogue name; None after its faults were printed."""
-    path = find_spec(spec)
+    path = selection.path
     if path.suffix == ".json":
-        return _read(path, outputs, settings)
-    from omniflow_compiler.pipeline import Options, compile_file
+        return _read(path, selection)
+    from omniflow_compiler.pipeline import compile_file
     from omniflow_compiler.render import render_report
 
-    options = Options(
-        outputs=parse_names(outputs, "--outputs"), params=parse_pairs(settings, "--set"), budgets=budgets or {}
-    )
-    compilation = compile_file(path, options)
-    text = render_report(compilation.report, compilation.sources)
-    if text:
-        sys.stderr.write(text)
+    compilation = compile_file(path, selection.options())
+    sys.stderr.write(render_report(compilation.report, compilation.sources))
     if compilation.schedule is None and not compilation.report.num_errors:
-        raise BadArgument(f"`{spec}` is a {compilation.kind}; name a program of it")
+        raise BadArgument(f"`{selection.spec}` is a {compilation.kind}; name a program of it")
     return compilation.schedule
 
 
-def _read(path: Path, outputs: str | None, settings: Sequence[str]) -> Schedule | None:
+def _read(path: Path, selection: Selection) -> Schedule | None:
+    from omniflow.plugins import load_plugins
     from omniflow_compiler.reader import read_schedule
     from omniflow_compiler.schedule import ScheduleError
 
-    if outputs is not None or settings:
-        raise BadArgument("--outputs and --set are decided when a schedule is compiled; compile the program again")
+    if not selection.is_plain:
+        raise BadArgument(
+            "outputs, values, devices and memory are decided when a schedule is compiled; compile the program again"
+        )
+    load_plugins(selection.plugins)
     try:
         return read_schedule(path)
     except ScheduleError as error:

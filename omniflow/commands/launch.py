@@ -7,17 +7,16 @@ from pathlib import Path
 
 from omniflow.commands.arguments import BadArgument, parse_pairs
 from omniflow.commands.compile import schedule_of
+from omniflow.commands.selection import Selection
 
 PROFILES = ("serve", "rollout")
 
 
 def launch(
-    spec: str,
+    selection: Selection,
     *,
     inputs: Sequence[str],
     out: Path,
-    outputs: str | None,
-    settings: Sequence[str],
     seed: int,
     profile: str,
     as_json: bool,
@@ -27,7 +26,7 @@ def launch(
     if profile not in PROFILES:
         raise BadArgument(f"--profile {profile}: known profiles are {', '.join(PROFILES)}")
     pairs = parse_pairs(inputs, "--input")
-    schedule = schedule_of(spec, outputs=outputs, settings=settings)
+    schedule = schedule_of(selection)
     if schedule is None:
         return 1
     from omniflow.commands.run import run
