@@ -57,10 +57,7 @@ def _document(kind: str) -> Schema:
     properties = dict(whole["properties"])
     for name in _CHECKED_LATER:
         if name in properties:
-            properties[name] = {
-                "type": properties[name]["type"],
-                "minProperties": properties[name].get("minProperties", 0),
-            }
+            properties[name] = {k: properties[name][k] for k in ("type", "minProperties") if k in properties[name]}
     properties |= {name: {} for name in _CHECKED_FIRST}
     return {**whole, "properties": properties}
 
@@ -202,7 +199,7 @@ def _is(tree: Tree, name: str) -> bool:
         return name == "boolean"
     if isinstance(value, str):
         return name == "string"
-    return name == "number" and value is not None or name == "integer" and isinstance(value, int)
+    return (name == "number" and value is not None) or (name == "integer" and isinstance(value, int))
 
 
 def _kind_name(tree: Tree) -> str:
