@@ -279,11 +279,8 @@ def _output_link(item: Output, run: Run | None) -> Link:
 
 def _families(schedule: Schedule) -> Iterator[Family]:
     """Experts in the order of their first use, so that neighbours on the graph are neighbours in the palette."""
-    used = {node.expert: position for position, node in reversed(list(enumerate(schedule.nodes)))}
-    for position, node in reversed(list(enumerate(schedule.nodes))):
-        if node.inner is not None:
-            used[node.inner.expert] = min(position, used.get(node.inner.expert, position))
-    ordered = sorted(schedule.experts, key=lambda expert: used.get(expert.name, len(schedule.nodes)))
+    named = [name for node in schedule.nodes for name in (node.expert, node.inner and node.inner.expert)]
+    ordered = sorted(schedule.experts, key=lambda expert: (*named, expert.name).index(expert.name))
     for number, expert in enumerate(ordered):
         facts = [Fact(name="uses", value=expert.use), Fact(name="role", value=expert.role)]
         facts.append(Fact(name="runs", value=_expert_line(expert)))

@@ -122,7 +122,7 @@ def _inner(vertex: Vertex, colour: int | None, size: CardSize) -> list[str]:
     return [
         element(
             "g",
-            {"class": "plain" if colour is None else f"c{colour}"},
+            {"class": "inner plain" if colour is None else f"inner c{colour}"},
             element("rect", {"class": "unit", **place}),
             element("g", {"transform": f"translate({number(PAD + 11)} {size.inner_at + 5}) scale(0.75)"}, _turn(0, 0)),
             element("text", {"class": "unit", "x": PAD + 11 + width / 2 - 3, "y": size.inner_at + 8.3}, words),

@@ -11,7 +11,8 @@ from omniflow.viz.curves import Path, Piece, Point, along, cut, moved, rounded
 from omniflow.viz.layout import Box, Layout
 
 BEST_RATIO = 2.1  # width over height: between a screen and a page
-_WORTH = 3.2  # strips below this stay as they are
+_WORTH = 3.2  # strips below this stay as they are,
+_WIDE = 1000.0  # and those that fit a page anyway
 _MAX_CROSSING = 6
 _LANE = 9.0
 _MARGIN = 22.0
@@ -34,7 +35,7 @@ class _Fold:
 
 def fold(layout: Layout) -> Layout:
     """The same layout in rows when it is much wider than high and can be cut; otherwise unchanged."""
-    if _ratio(layout) < _WORTH:
+    if _ratio(layout) < _WORTH or layout.width < _WIDE:
         return layout
     rows = max(2, int((layout.width / (BEST_RATIO * (layout.height + 2 * _GUTTER))) ** 0.5))
     best, since = layout, 0

@@ -49,7 +49,7 @@ def lay_out(graph: Graph) -> Layout:
 
 
 def _whole(link: Link, number: int, halves: Mapping[str, Path]) -> Path:
-    """Both halves, joined under the label. Graphviz got back edges reversed, so that they do not turn the ranks round."""
+    """Both halves, joined under the label. Graphviz got back edges reversed, or they would turn the ranks round."""
     first, last = halves[f"a{number}"], halves[f"b{number}"]
     path = (*first, straight(first[-1][3], last[0][0]), *last)
     return reversed_path(path) if link.back else path

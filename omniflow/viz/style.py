@@ -83,7 +83,11 @@ def _narrowed(rule: str, scope: str) -> str:
     around, _, last = selector.rpartition(" ")
     if not around:
         return f"{scope} {last}{{{body}"
-    return f"{around}{scope} {last}{{{body}" if around.startswith(".vertex") else f"{around} {scope} {last}{{{body}"
+    return (
+        f"{around}{scope} {last}{{{body}"
+        if around.startswith((".vertex", ".inner"))
+        else f"{around} {scope} {last}{{{body}"
+    )
 
 
 def _filled(rule: str, values: Mapping[str, str]) -> str:

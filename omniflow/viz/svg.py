@@ -47,7 +47,8 @@ def draw_svg(graph: Graph) -> str:
 
 def _title(graph: Graph) -> str:
     name = shorten(graph.program, 60)
-    more = f"card {shorten(graph.card, 40)}, {sum(v.kind in ('op', 'loop') for v in graph.vertices)} nodes"
+    nodes = sum(vertex.kind in ("op", "loop") for vertex in graph.vertices)
+    more = f"card {shorten(graph.card, 40)}, {nodes} {'node' if nodes == 1 else 'nodes'}"
     words = element("tspan", {"class": "title"}, quoted(name))
     words += element("tspan", {"class": "subtitle", "dx": 12}, quoted(more))
     return _at(_BORDER, _BORDER, element("text", {"y": 14}, words))

@@ -86,6 +86,7 @@
     picture.addEventListener(kind, (event) => {
       pointers.delete(event.pointerId);
       picture.classList.remove("held");
+      setTimeout(() => { travelled = 0; }); // after the click that this release may be
     });
   }
   picture.addEventListener("wheel", (event) => {
@@ -219,8 +220,8 @@
     const vertices = new Set(), links = new Set();
     graph.vertices.forEach((vertex, index) => {
       const names = [...vertex.inputs, ...vertex.outputs].map((socket) => socket.name);
-      const text = [vertex.id, vertex.detail, ...vertex.units, ...names].join(" ");
-      const wanted = (!state.expert || vertex.expert === state.expert) && (!state.critical || vertex.critical);
+      const text = [vertex.id, vertex.detail, vertex.inner?.name ?? "", ...vertex.units, ...names].join(" ");
+      const wanted = (!state.expert || [vertex.expert, vertex.inner?.expert].includes(state.expert)) && (!state.critical || vertex.critical);
       if (wanted && has(text)) vertices.add(index);
     });
     graph.links.forEach((link, index) => {
