@@ -11,8 +11,8 @@ import tempfile
 from pathlib import Path
 
 _LOG = logging.getLogger(__name__)
-_SOURCES = ("step.cpp", "attention.h", "matrix.h", "vectors.h")
-_FLAGS = ("-O3", "-march=native", "-std=c++17", "-fopenmp", "-fno-math-errno", "-fPIC", "-shared", "-w")
+_SOURCES = ("step.cpp", "attention.h", "barrier.h", "matrix.h", "vectors.h")
+_FLAGS = ("-O3", "-march=native", "-std=c++20", "-fopenmp", "-fno-math-errno", "-fPIC", "-shared", "-w")
 _COMPILE_SECONDS = 120
 
 

@@ -210,14 +210,15 @@ constexpr int kTilePairs = 2, kTileRows = 6;
 constexpr int kTilePairs = 1, kTileRows = 2;
 #endif
 
-// out[panel][row][lane], raw sums.
+// out[panel][row][lane], raw sums. `ahead` are weights that will be wanted next: a line per word is fetched from there.
 template <Kind kind, int pairs, int rows>
-void tile(const uint8_t *w, int64_t words, const uint32_t *x, int64_t stride, uint8_t *out) {
+void tile(const uint8_t *w, const uint8_t *ahead, int64_t words, const uint32_t *x, int64_t stride, uint8_t *out) {
   typedef typename Dot<kind>::Sum Sum;
   Sum acc[2 * pairs][rows] = {};
   const int64_t pair_bytes = words * kPairWordBytes;
   for (int64_t k = 0; k < words; k++) {
     u32x16 weight[2 * pairs];
+    if (rows == kTileRows) __builtin_prefetch(ahead + k * 64, 0, 2);
     for (int p = 0; p < 2 * pairs; p++) weight[p] = load<u32x16>(w + (p / 2) * pair_bytes + (p % 2) * 64);
     for (int r = 0; r < rows; r++) {
       const u32x16 value = splat(x[r * stride + k]);
@@ -229,7 +230,7 @@ void tile(const uint8_t *w, int64_t words, const uint32_t *x, int64_t stride, ui
     for (int r = 0; r < rows; r++) store(out + (p * rows + r) * 64, acc[p][r]);
 }
 
-typedef void (*Tile)(const uint8_t *, int64_t, const uint32_t *, int64_t, uint8_t *);
+typedef void (*Tile)(const uint8_t *, const uint8_t *, int64_t, const uint32_t *, int64_t, uint8_t *);
 
 template <Kind kind, int pairs> Tile tile_of_rows(int64_t rows) {
   switch (rows) {
@@ -278,7 +279,9 @@ template <class Out> void multiply(const Matrix &m, const Activations &x, int64_
       const int64_t pairs = pair + kTilePairs <= to ? kTilePairs : 1;
       for (int64_t row = block; row < end;) {
         const int64_t count = std::min<int64_t>(kTileRows, end - row);
-        tile_of(m.kind, pairs, count)(m.pair(pair), m.words, x.row(row), x.stride, raw);
+        // While the first rows use these pairs' weights, the next pairs' come from memory, a quarter per tile.
+        const uint8_t *ahead = m.pair(pair + pairs) + std::min<int64_t>((row - block) / kTileRows, 3) * m.words * 64;
+        tile_of(m.kind, pairs, count)(m.pair(pair), ahead, m.words, x.row(row), x.stride, raw);
         for (int64_t p = 0; p < pairs; p++)
           for (int64_t r = 0; r < count; r++) {
             const int64_t packed = (pair + p) * kPairRows;

@@ -10,6 +10,7 @@
 #endif
 
 #include "attention.h"
+#include "barrier.h"
 #include "matrix.h"
 
 namespace omniflow {
@@ -51,7 +52,7 @@ struct Workspace {
   std::vector<float> residual, qkv, mixed;
   Activations input, inner;
   std::vector<int64_t> span_of_row;
-  int64_t scores_per_thread = 0;
+  int64_t longest = 0, scores_per_thread = 0; // longest attended length, in whole vectors
   std::vector<float> scores;
 };
 
@@ -68,18 +69,14 @@ static std::vector<float> copied(const float *from, int64_t count) {
   return from == nullptr ? std::vector<float>() : std::vector<float>(from, from + count);
 }
 
-static inline void barrier() {
-#pragma omp barrier
-}
-
 template <class T> static void grow(std::vector<T> &v, int64_t size) {
   if ((int64_t)v.size() < size) v.resize(size);
 }
 
 class Run {
 public:
-  Run(Model &model, const Step &step)
-      : m(model), s(step), w(model.space), kind((Kind)model.shape.kind), hidden(model.shape.hidden),
+  Run(Model &model, const Step &step, Barrier &everyone)
+      : m(model), s(step), w(model.space), meeting(everyone), kind((Kind)model.shape.kind), hidden(model.shape.hidden),
         inner(model.shape.inner), head_dim(model.shape.head_dim), kv_heads(model.shape.kv_heads),
         group(model.shape.heads / model.shape.kv_heads), width((model.shape.heads + 2 * kv_heads) * head_dim),
         qkv_stride((width + kPairRows - 1) / kPairRows * kPairRows), attended(model.shape.heads * head_dim) {}
@@ -91,13 +88,14 @@ public:
     w.input.reserve(kind, s.rows, std::max(hidden, attended));
     w.inner.reserve(kind, s.rows, inner);
     grow(w.span_of_row, s.rows);
-    int64_t longest = 0;
+    w.longest = 0;
     for (int64_t i = 0; i < s.num_spans; i++) {
-      longest = std::max(longest, s.spans[i].past + s.spans[i].count);
+      w.longest = std::max(w.longest, s.spans[i].past + s.spans[i].count);
       for (int64_t j = 0; j < s.spans[i].count; j++) w.span_of_row[s.spans[i].row + j] = i;
       has_chunks |= s.spans[i].count > 1;
     }
-    w.scores_per_thread = (group * longest + kLanes - 1) / kLanes * kLanes;
+    w.longest = (w.longest + kLanes - 1) / kLanes * kLanes;
+    w.scores_per_thread = m.shape.heads * w.longest;
     grow(w.scores, w.scores_per_thread * threads);
   }
 
@@ -112,10 +110,13 @@ private:
   Model &m;
   const Step &s;
   Workspace &w;
+  Barrier &meeting;
   const Kind kind;
   const int64_t hidden, inner, head_dim, kv_heads, group, width, qkv_stride, attended;
   bool has_chunks = false;
   int me = 0, all = 1;
+
+  void barrier() { meeting.wait(all); }
 
   float *residual(int64_t row) { return w.residual.data() + row * hidden; }
 
@@ -189,20 +190,23 @@ private:
     });
   }
 
-  // Work items are (row, kv head); with few of them single heads, which costs reads of keys but keeps threads busy.
+  // A thread takes whole rows, whose keys and values then stream by in order; with few rows single kv heads instead.
   template <class Cache> void attention(const Layer &layer, int64_t index) {
     typedef typename Cache::Element Element;
     const int64_t token = kv_heads * head_dim, plane = s.arena_tokens * token;
     Element *keys = (Element *)s.keys + index * plane, *values = (Element *)s.values + index * plane;
-    for (int64_t item = me; item < s.rows * kv_heads; item += all) {
-      const int64_t row = item / kv_heads, kv = item % kv_heads;
-      place<Cache>(layer, row, kv, keys, values);
-      if (!has_chunks) attend_row<Cache>(row, kv, keys, values);
+    const int64_t share = s.rows < 2 * all ? 1 : kv_heads, parts = kv_heads / share;
+    for (int64_t item = me; item < s.rows * parts; item += all) {
+      const int64_t row = item / parts, from = item % parts * share;
+      for (int64_t kv = from; kv < from + share; kv++) place<Cache>(layer, row, kv, keys, values);
+      if (!has_chunks) attend_row<Cache>(row, from, from + share, keys, values);
     }
     if (!has_chunks) return;
     barrier(); // a chunk's rows attend to keys that other threads place
-    for (int64_t item = me; item < s.rows * kv_heads; item += all)
-      attend_row<Cache>(item / kv_heads, item % kv_heads, keys, values);
+    for (int64_t item = me; item < s.rows * parts; item += all) {
+      const int64_t from = item % parts * share;
+      attend_row<Cache>(item / parts, from, from + share, keys, values);
+    }
   }
 
   // Norms and rotates one kv head and its query heads of one row; writes key and value to the row's slot.
@@ -226,14 +230,15 @@ private:
   }
 
   template <class Cache>
-  void attend_row(int64_t row, int64_t kv, const typename Cache::Element *keys, const typename Cache::Element *values) {
+  void attend_row(int64_t row, int64_t from, int64_t to, const typename Cache::Element *keys,
+                  const typename Cache::Element *values) {
     const Span &span = s.spans[w.span_of_row[row]];
-    const int64_t count = span.past + row - span.row + 1, at = (span.start * kv_heads + kv) * head_dim;
-    const int64_t column = kv * group * head_dim;
-    float *out = w.mixed.data() + row * attended + column;
-    attend<Cache>(w.qkv.data() + row * qkv_stride + column, keys + at, values + at, count, kv_heads * head_dim, group,
-                  head_dim, w.scores.data() + me * w.scores_per_thread, out);
-    if (kind != kInt8) write_columns(w.input, row, column, out, group * head_dim);
+    const int64_t count = span.past + row - span.row + 1, at = span.start * kv_heads * head_dim;
+    const int64_t column = from * group * head_dim;
+    float *out = w.mixed.data() + row * attended + column, *scores = w.scores.data() + me * w.scores_per_thread;
+    Attention<Cache>(keys + at, values + at, count, kv_heads, group, head_dim, from, to, scores, w.longest)
+        .run(w.qkv.data() + row * qkv_stride + column, out);
+    if (kind != kInt8) write_columns(w.input, row, column, out, (to - from) * group * head_dim);
   }
 
   void read_out() {
@@ -297,7 +302,8 @@ void omniflow_finish(Model *m, const float *norm, const float *head) {
 
 void omniflow_step(Model *m, const Step *step) {
   std::lock_guard<std::mutex> guard(m->busy);
-  Run run(*m, *step);
+  Barrier meeting;
+  Run run(*m, *step, meeting);
 #if defined(_OPENMP)
   const int threads = std::max(1, step->threads);
 #else

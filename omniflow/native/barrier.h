@@ -1,0 +1,42 @@
+// Where the threads of a step wait for each other.
+#pragma once
+
+#include <atomic>
+
+namespace omniflow {
+
+// Spins for some microseconds, which is what threads with equal shares need, and sleeps after that: when another
+// process has taken the processor of a thread we wait for, ours is what it can run on.
+class Barrier {
+public:
+  void wait(int threads) {
+    if (threads == 1) return;
+    const uint32_t now = round_.load(std::memory_order_acquire);
+    if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == threads) {
+      arrived_.store(0, std::memory_order_relaxed);
+      round_.store(now + 1, std::memory_order_release);
+      round_.notify_all();
+      return;
+    }
+    for (int i = 0; i < kSpins; i++) {
+      if (round_.load(std::memory_order_acquire) != now) return;
+      pause();
+    }
+    while (round_.load(std::memory_order_acquire) == now) round_.wait(now, std::memory_order_acquire);
+  }
+
+private:
+  static constexpr int kSpins = 2000;
+  alignas(64) std::atomic<int> arrived_{0};
+  alignas(64) std::atomic<uint32_t> round_{0};
+
+  static void pause() {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    asm volatile("yield");
+#endif
+  }
+};
+
+} // namespace omniflow
