@@ -48,6 +48,15 @@ LOOPS = {
             doc="Turns frames into samples, chunk by chunk.",
         ),
         LoopSignature(
+            kind="vae_tile",
+            units=("vae_tile",),
+            attributes=(
+                Attribute(name="tile", type="int", default=0, minimum=0, doc="Side of a tile in latent elements; 0 decodes the whole at once."),
+                Attribute(name="overlap", type="int", default=0, minimum=0, doc="Latent elements that neighbouring tiles share and blend."),
+            ),
+            doc="Turns latents into pixels, tile by tile.",
+        ),
+        LoopSignature(
             kind="encode",
             units=("encoder_chunk",),
             attributes=(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from omniflow_compiler.library.experts import smol
-from omniflow_compiler.library.signature import ExpertSignature
+from omniflow_compiler.library.signature import ExpertSignature, Port, Ports
 
 
 def _null(signature: ExpertSignature, **sizes: int) -> ExpertSignature:
@@ -21,4 +21,41 @@ def _null(signature: ExpertSignature, **sizes: int) -> ExpertSignature:
     )
 
 
-SIGNATURES = tuple(_null(signature) for signature in smol.SIGNATURES)
+_IMAGE = (
+    ExpertSignature(
+        use="null.text_encoder", role="text_encoder", sizes={"vocabulary": 49152, "width": 16}, num_parameters=10_000,
+        serves={
+            "encode": Ports(
+                inputs=(Port(name="tokens", type="tokens[P] < vocabulary"),),
+                outputs=(Port(name="embeds", type="f32[P, width]"),),
+            )
+        },
+        unit_seconds={"encoder_chunk": 100e-6}, doc="Tiny random text encoder.",
+    ),
+    ExpertSignature(
+        use="null.denoiser", role="denoiser", sizes={"width": 16}, num_parameters=10_000,
+        serves={
+            "diffusion_denoise": Ports(
+                inputs=(
+                    Port(name="condition", type="f32[P, width]"),
+                    Port(name="unconditional", type="f32[U, width]", required=False, doc="Needed when guidance is on."),
+                ),
+                outputs=(Port(name="latents", type="latent[4, 8, 8]"),),
+            )
+        },
+        guided={"diffusion_denoise": "unconditional"},
+        unit_seconds={"diffusion_step": 200e-6}, doc="Tiny random flow over 4 x 8 x 8 latents.",
+    ),
+    ExpertSignature(
+        use="null.image_decoder", role="image_decoder", num_parameters=10_000,
+        serves={
+            "vae_tile": Ports(
+                inputs=(Port(name="latents", type="latent[4, H, W]"),),
+                outputs=(Port(name="image", type="image[8*H, 8*W, 3]"),),
+            )
+        },
+        unit_seconds={"vae_tile": 200e-6}, doc="Tiny random decoder of latents to pixels, eight times as large.",
+    ),
+)  # fmt: skip
+
+SIGNATURES = (*(_null(signature) for signature in smol.SIGNATURES), *_IMAGE)
