@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -84,6 +84,31 @@ class Tokenizer(Protocol):
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of ids, special tokens left out."""
+
+
+@runtime_checkable
+class Embedder(Protocol):
+    """What an autoregressive expert adds when its input can be built outside: from ids, and from rows it has names for."""
+
+    def embed(self, ids: Tensor) -> Tensor:
+        """Input embeddings [n, D] of int64 [n]."""
+
+    def named_row(self, name: str) -> Tensor:
+        """A row [1, D] of the input space that the checkpoint gives a meaning, e.g. `text_pad`. Errors: KeyError."""
+
+
+class Lexicon(Protocol):
+    """Role of components that turn text into what a talker reads, and a talker's words into an acoustic model's input."""
+
+    @property
+    def end_id(self) -> int:
+        """The id, outside the talker's own, that closes a phrase."""
+
+    def spell(self, text: str) -> list[tuple[list[int], list[int]]]:
+        """The words of a phrase in order: (characters for the talker, ids that are spoken as they are); one is empty."""
+
+    def to_acoustic(self, ids: Sequence[int]) -> list[int]:
+        """A phrase's ids, words and forced ones joined and without `end_id`, as the acoustic model's input."""
 
 
 class Encoder(Protocol):

@@ -1,0 +1,155 @@
+"""Binds a schedule to experts: loads what it names, once per process, and checks that it fits before anything runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any
+
+from omniflow.errors import BindError
+from omniflow.loops.ar_decode import ARDecode
+from omniflow.loops.audio_decode import AudioDecode
+from omniflow.loops.base import Loop
+from omniflow.loops.encode import Encode
+from omniflow.loops.op import RunOp
+from omniflow.ops.table import OPS
+from omniflow.pool import Pool, Pools
+from omniflow.request import BoundNode, starred_ports
+from omniflow_compiler.schedule import Cache, Channel, Expert, Node, Schedule
+
+Loader = Callable[[Expert, Cache | None], Any]
+PREFILL_CHUNK = 64
+
+BUILT_IN: Mapping[str, str] = {
+    "null.tokenizer": "omniflow.experts.null_text:load_tokenizer",
+    "null.lexicon": "omniflow.experts.null_text:load_lexicon",
+    "null.thinker": "omniflow.experts.null_language:load_thinker",
+    "null.talker": "omniflow.experts.null_language:load_talker",
+    "null.acoustic": "omniflow.experts.null_sound:load_acoustic",
+    "null.vocoder": "omniflow.experts.null_sound:load_vocoder",
+}
+
+NEEDS: Mapping[str, tuple[str, ...]] = {  # what a loop kind calls of its expert (omniflow.roles)
+    "ar_decode": ("vocab_size", "start_ids", "open", "step", "close"),
+    "encode": ("encode",),
+    "audio_decode": ("open", "decode"),
+    "diffusion_denoise": ("initial", "velocity"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bound:
+    """A schedule with everything that its nodes run on."""
+
+    schedule: Schedule
+    nodes: tuple[BoundNode, ...]
+    experts: Mapping[str, Any]
+    pools: Pools
+
+
+def bind(schedule: Schedule) -> Bound:
+    """Loads the experts that the schedule names. Errors: BindError, with the YAML place of the component or node."""
+    experts = {spec.name: load_expert(spec, _cache_of(spec, schedule)) for spec in schedule.experts}
+    pools: dict[str, Pool] = {}
+    nodes = tuple(_bind_node(node, schedule, experts, pools) for node in schedule.nodes)
+    return Bound(schedule=schedule, nodes=nodes, experts=experts, pools=Pools(pools.values()))
+
+
+def load_expert(spec: Expert, cache_spec: Cache | None) -> Any:
+    """The expert of a component; a second call with the same component gives the same object. Errors: BindError."""
+    key = json.dumps(
+        [asdict(spec) | {"name": "", "place": ""}, asdict(cache_spec) if cache_spec else None], sort_keys=True
+    )
+    if key not in _LOADED:
+        loader = find_loader(spec)
+        try:
+            _LOADED[key] = loader(spec, cache_spec)
+        except (OSError, ValueError, ImportError, RuntimeError) as error:
+            raise BindError(f"{spec.place}: component {spec.name} ({spec.use}) cannot be loaded: {error}") from error
+    return _LOADED[key]
+
+
+_LOADED: dict[str, Any] = {}  # experts of this process
+
+
+def find_loader(spec: Expert) -> Loader:
+    """The loader that `use` names: built in, or of an installed package. Errors: BindError naming what there is."""
+    plugins = _plugins()
+    path = BUILT_IN.get(spec.use)
+    try:
+        if path is not None:
+            module, _, name = path.partition(":")
+            loader: Loader = getattr(import_module(module), name)
+            return loader
+        if spec.use in plugins:
+            plugin: Loader = plugins[spec.use].load()
+            return plugin
+    except ImportError as error:
+        raise BindError(f"{spec.place}: component {spec.name} ({spec.use}) cannot be imported: {error}") from error
+    known = ", ".join(sorted({*BUILT_IN, *plugins}))
+    raise BindError(f"{spec.place}: component {spec.name} uses {spec.use}, which is not installed; there are {known}")
+
+
+@cache
+def _plugins() -> Mapping[str, Any]:
+    return {point.name: point for point in entry_points(group="omniflow.experts")}
+
+
+def _cache_of(spec: Expert, schedule: Schedule) -> Cache | None:
+    names = {node.cache for node in schedule.nodes if node.expert == spec.name and node.cache}
+    return next((found for found in schedule.caches if found.name in names), None)
+
+
+def _bind_node(node: Node, schedule: Schedule, experts: Mapping[str, Any], pools: dict[str, Pool]) -> BoundNode:
+    expert = experts[node.expert] if node.expert else None
+    entering: dict[str, list[Channel]] = {}
+    for channel in sorted(schedule.channels, key=lambda channel: channel.order):
+        if channel.node == node.id:
+            entering.setdefault(channel.port, []).append(channel)
+    wanted = {channel.source.partition(".")[2] for channel in schedule.channels if _from(channel.source, node.id)}
+    wanted |= {output.port for output in schedule.outputs if output.node == node.id}
+    return BoundNode(
+        spec=node,
+        loop=_loop(node, expert, entering, pools),
+        expert=expert,
+        inputs={port: tuple(channels) for port, channels in entering.items()},
+        wanted=frozenset(wanted),
+        starred=starred_ports(node),
+    )
+
+
+def _from(source: str, node_id: str) -> bool:
+    return source.partition(".")[0] == node_id and "." in source
+
+
+def _loop(node: Node, expert: Any, entering: Mapping[str, list[Channel]], pools: dict[str, Pool]) -> Loop[Any]:
+    if node.kind == "op":
+        if node.name not in OPS:
+            raise BindError(f"{node.place}: node {node.id}: this runtime has no op {node.name}")
+        return RunOp(node, OPS[node.name], expert)
+    missing = [name for name in NEEDS.get(node.name, ()) if not hasattr(expert, name)]
+    if missing:
+        raise BindError(
+            f"{node.place}: node {node.id}: {node.expert} cannot be bound by {node.name}, it has no {', '.join(missing)}"
+        )
+    try:
+        return _make_loop(node, expert, entering, pools)
+    except (KeyError, ValueError) as error:
+        raise BindError(f"{node.place}: node {node.id}: {error}") from error
+
+
+def _make_loop(node: Node, expert: Any, entering: Mapping[str, list[Channel]], pools: dict[str, Pool]) -> Loop[Any]:
+    if node.name == "ar_decode":
+        assert node.expert is not None
+        pool = pools.setdefault(node.expert, Pool(node.expert, expert))
+        holds = {port: channels[0].when_empty for port, channels in entering.items()}
+        return ARDecode(node, expert, pool=pool, holds=holds, chunk=PREFILL_CHUNK)
+    if node.name == "encode":
+        return Encode(node, expert)
+    if node.name == "audio_decode":
+        return AudioDecode(node, expert)
+    raise ValueError(f"this runtime has no loop {node.name}")

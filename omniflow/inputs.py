@@ -1,0 +1,79 @@
+"""Checks a request's inputs and parameters against the schedule, before anything runs."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from omniflow.errors import InputError
+from omniflow.values import Value, dtype_of
+from omniflow_compiler.schedule import Input, Schedule
+
+
+def check_inputs(schedule: Schedule, given: Mapping[str, Any]) -> dict[str, Value]:
+    """Every program input's value, defaults filled in. Errors: InputError listing all that is wrong."""
+    declared = {spec.name: spec for spec in schedule.inputs}
+    problems = [_unknown("input", name, declared, schedule.program) for name in given if name not in declared]
+    values: dict[str, Value] = {}
+    for spec in schedule.inputs:
+        if spec.name not in given:
+            if spec.required:
+                problems.append(f"input {spec.name} ({spec.type.text}) is missing; {spec.place} declares it")
+            else:
+                values[spec.name] = spec.default
+            continue
+        try:
+            values[spec.name] = convert(spec, given[spec.name])
+        except (ValueError, TypeError) as error:
+            problems.append(f"input {spec.name} must be {spec.type.text}: {error}")
+    if problems:
+        raise InputError("; ".join(problems))
+    return values
+
+
+def convert(spec: Input, value: Any) -> Value:
+    """A Python value as the input's type; lists become tensors. Errors: ValueError, TypeError."""
+    base = spec.type.base
+    if base == "text":
+        if not isinstance(value, str):
+            raise TypeError(f"got {type(value).__name__}")
+        return value
+    if base in ("json", "record", "scalar"):
+        return value
+    if isinstance(value, str) or not isinstance(value, Tensor | list | tuple):
+        raise TypeError(f"got {type(value).__name__}")
+    tensor = torch.as_tensor(value, dtype=dtype_of(spec.type))
+    if tensor.ndim != len(spec.type.axes):
+        raise ValueError(f"got shape {list(tensor.shape)}")
+    for axis, size in zip(spec.type.axes, tensor.shape, strict=True):
+        if axis.isdigit() and int(axis) != size:
+            raise ValueError(f"got shape {list(tensor.shape)}")
+    return tensor
+
+
+def check_params(schedule: Schedule, given: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """`node.attribute` to value, as attributes by node. Errors: InputError for a node or attribute that is not there."""
+    nodes = {node.id: node for node in schedule.nodes}
+    found: dict[str, dict[str, Any]] = {}
+    for key, value in given.items():
+        node_id, _, attribute = key.partition(".")
+        if node_id not in nodes or not attribute:
+            raise InputError(
+                _unknown("param", key, [f"{n}.{a}" for n in nodes for a in nodes[n].attributes], schedule.program)
+            )
+        if attribute not in nodes[node_id].attributes:
+            known = [f"{node_id}.{name}" for name in nodes[node_id].attributes]
+            raise InputError(_unknown("param", key, known, schedule.program))
+        found.setdefault(node_id, {})[attribute] = value
+    return found
+
+
+def _unknown(what: str, name: str, known: Iterable[str], program: str) -> str:
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(names) or 'none'}"
+    return f"{program} has no {what} {name}; {hint}"

@@ -1,0 +1,31 @@
+"""From a program to an engine: compile, then load."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from os import PathLike
+
+import omniflow_compiler
+from omniflow.batcher import Limits
+from omniflow.bind import bind
+from omniflow.engine import Engine
+from omniflow_compiler.schedule import Schedule
+
+
+def compile(  # noqa: A001  the verb of the user
+    path: str | PathLike[str], outputs: Sequence[str] | None = None, params: Mapping[str, str] | None = None
+) -> Schedule:
+    """Compiles a program to its schedule; only what the requested outputs need is in it.
+
+    Errors: omniflow_compiler's Faults, with everything that is wrong and where.
+    """
+    return omniflow_compiler.compile(path, outputs=outputs, params=params)
+
+
+def load(schedule: Schedule, *, limits: Limits | None = None, profile: str = "serve", trace: bool = False) -> Engine:
+    """Loads what the schedule names, once per process, and gives an engine for it.
+
+    profile: `serve`, or `rollout` to record every choice and its log-probability. trace: keep an event of every unit
+    and transfer. Errors: BindError.
+    """
+    return Engine(bind(schedule), limits=limits, profile=profile, trace=trace)

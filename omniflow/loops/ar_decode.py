@@ -1,0 +1,285 @@
+"""Autoregressive decoding: prefill chunks and single tokens of many requests in one flat batch per step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+
+from omniflow.loops.base import BadResult, Done, Emit, Start, Stream, Unit, Wait
+from omniflow.loops.sampling import PLAIN, Choice, Sampling, choose, read_sampling
+from omniflow.pool import Pool
+from omniflow.rng import Source
+from omniflow.roles import Autoregressor, Embedder, SequenceState, StepResult, TokenRows
+from omniflow_compiler.schedule import Node
+
+PREFILL, TOKEN = "ar_prefill", "ar_token"
+POOL = "cache"  # what a sequence waits for while its expert has no room
+PROMPT_PORTS = frozenset({"prompt", "prompt_embeds", "forced"})
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Decoding:
+    """One sequence. `prompt` (ids [P] or embeddings [P, D]) and then each chosen token is fed; `num_fed` counts both."""
+
+    sampling: Sampling
+    rng: Source
+    prompt: Tensor
+    conditions: Mapping[str, Tensor]
+    condition: Stream | None
+    forced: tuple[int, ...]
+    wants_hidden: bool
+    wants_embeds: bool
+    wants_logprobs: bool
+    tokens: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    num_fed: int = 0
+    feed: Tensor | None = None  # the token to put in next, int64 [1]
+    row: Tensor | str | None = None  # what the condition adds to it, [1, D]
+    sequence: SequenceState | None = None
+    reason: str | None = None
+
+    @property
+    def limit(self) -> int:
+        """The most tokens that will leave."""
+        return len(self.forced) or self.sampling.max_tokens
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.tokens) >= self.limit
+
+    @property
+    def wants_rows(self) -> bool:
+        return self.wants_hidden or self.wants_embeds
+
+    @property
+    def needs_model(self) -> bool:
+        """Whether forced ids have to pass through the expert all the same."""
+        return self.wants_rows or self.wants_logprobs
+
+
+class Step(NamedTuple):
+    """A unit's outcome: positions that went in, what came out, and the chosen token (int, as int64 [1]) if any."""
+
+    fed: int
+    out: StepResult
+    token: int | None = None
+    feed: Tensor | None = None
+    logprob: Tensor | None = None
+
+
+class ARDecode:
+    """Ports in: `prompt` or `prompt_embeds`, `forced`, `condition` (a stream, one row per decoded token), and the
+
+    expert's own conditions. Ports out: `tokens` without the stop token, `hidden` and `embeds` (the final hidden state
+    and the input embedding of every emitted token), `logprobs` (of the emitted tokens under the expert's logits).
+    """
+
+    streams = frozenset({"condition"})
+    items: frozenset[str] = frozenset()
+    variadic: frozenset[str] = frozenset()
+    optional = frozenset({"prompt", "prompt_embeds", "forced", "condition"})
+    lanes: ClassVar[int] = 64
+
+    def __init__(self, node: Node, expert: Autoregressor, *, pool: Pool, holds: Mapping[str, Any], chunk: int) -> None:
+        self.node = node
+        self.expert = expert
+        self.pool = pool
+        self.chunk = chunk
+        self.key = ("ar", id(expert))
+        self.held_row = self._held_row(holds.get("condition"))
+
+    def _held_row(self, when_empty: Any) -> Tensor | str | None:
+        if not isinstance(when_empty, Mapping):
+            return None
+        name = str(when_empty["hold"])
+        if name == "last":
+            return name
+        if not isinstance(self.expert, Embedder):
+            raise ValueError(f"its expert has no named rows, so it cannot hold {name!r}")
+        return self.expert.named_row(name)
+
+    def init(self, start: Start) -> Decoding:
+        """Errors: ValueError for parameters out of bounds, an empty prompt, or ids outside the vocabulary."""
+        forced = start.values.get("forced")
+        conditions = {k: v for k, v in start.values.items() if k not in PROMPT_PORTS and isinstance(v, Tensor)}
+        return Decoding(
+            sampling=read_sampling(start.params),
+            rng=start.rng,
+            prompt=self._prompt(start.values, has_forced=forced is not None and len(forced) > 0),
+            conditions=conditions,
+            condition=start.streams.get("condition"),
+            forced=tuple(forced.tolist()) if forced is not None else (),
+            wants_hidden="hidden" in start.wanted,
+            wants_embeds="embeds" in start.wanted,
+            wants_logprobs=start.rollout or "logprobs" in start.wanted,
+        )
+
+    def _prompt(self, values: Mapping[str, Any], *, has_forced: bool) -> Tensor:
+        embeds, ids = values.get("prompt_embeds"), values.get("prompt")
+        if embeds is not None:
+            prompt: Tensor = embeds
+        elif ids is not None:
+            prompt = ids
+            if len(ids) and not 0 <= int(ids.min()) <= int(ids.max()) < self.expert.vocab_size:
+                raise ValueError(f"the prompt has a token outside the vocabulary of {self.expert.vocab_size}")
+        else:
+            prompt = torch.tensor(list(self.expert.start_ids), dtype=torch.int64)
+        if not len(prompt) and not has_forced:
+            raise ValueError("the prompt is empty: there is nothing to decode from")
+        return prompt
+
+    def next(self, state: Decoding) -> Unit | Wait | Done:
+        """Prefill first, then one token at a time, until stop or bound."""
+        if state.reason is not None:
+            return Done(state.reason)
+        if state.sequence is None:
+            if state.forced and not state.needs_model:
+                return Done("forced")
+            if state.limit == 0:
+                return Done("bound")
+            state.sequence = self.pool.open(state.conditions, max_positions=len(state.prompt) + state.limit)
+            if state.sequence is None:
+                return Wait(POOL)
+        left = len(state.prompt) - state.num_fed
+        if left > 0:
+            return Unit(PREFILL, self.key, state, size=min(left, self.chunk), divisible=True)
+        stream = state.condition
+        if stream is not None:
+            if stream.available():
+                state.row = stream.take(1).data
+            elif not stream.has_ended():
+                return Wait(stream.port)
+            elif self.held_row != "last":
+                state.row = self.held_row
+        return Unit(TOKEN, self.key, state)
+
+    @torch.inference_mode()
+    def execute(self, expert: Autoregressor, units: Sequence[Unit]) -> list[Step | BadResult]:
+        """One step of the expert over prefill chunks and tokens alike."""
+        rows = _rows(expert, units)
+        before = [row.sequence.num_cached for row in rows]
+        try:
+            results = expert.step(rows)
+        except BaseException:
+            for row, cached in zip(rows, before, strict=True):
+                row.sequence.num_cached = cached
+            raise
+        return _choose(units, results, expert.vocab_size)
+
+    def advance(self, state: Decoding, result: Step) -> list[Emit]:
+        """A token leaves when it is chosen; its hidden state and embedding when it has been fed."""
+        emits: list[Emit] = []
+        if state.num_fed >= len(state.prompt):
+            if result.out.hidden is not None:
+                emits.append(Emit("hidden", result.out.hidden))
+            if result.out.embeds is not None:
+                emits.append(Emit("embeds", result.out.embeds))
+        state.num_fed += result.fed
+        if result.token is not None:
+            self._take(state, result, result.token, emits)
+        elif state.is_full:
+            state.reason = "forced" if state.forced else "bound"
+        return emits
+
+    @staticmethod
+    def _take(state: Decoding, result: Step, token: int, emits: list[Emit]) -> None:
+        if token in state.sampling.stop and not state.forced:
+            state.reason = "stop"
+            return
+        state.tokens.append(token)
+        state.feed = result.feed
+        emits.append(Emit("tokens", result.feed))
+        if result.logprob is not None:
+            state.logprobs.append(float(result.logprob))
+            emits.append(Emit("logprobs", result.logprob))
+        if state.is_full and not state.wants_rows:
+            state.reason = "forced" if state.forced else "bound"
+
+    def finalize(self, state: Decoding) -> list[Emit]:
+        """Forced ids that needed no model leave here."""
+        if state.forced and not state.tokens:
+            return [Emit("tokens", torch.tensor(state.forced, dtype=torch.int64))]
+        return []
+
+    def behaviour(self, state: Decoding) -> Mapping[str, Any]:
+        """The tokens and their log-probabilities under the expert's own logits."""
+        return {"tokens": list(state.tokens), "logprobs": list(state.logprobs)}
+
+    def release(self, state: Decoding) -> None:
+        """Closes the sequence."""
+        if state.sequence is not None:
+            sequence, state.sequence = state.sequence, None
+            self.pool.close(sequence)
+
+
+def _rows(expert: Autoregressor, units: Sequence[Unit]) -> list[TokenRows]:
+    rows = []
+    for unit in units:
+        state: Decoding = unit.state
+        assert state.sequence is not None
+        if unit.kind == TOKEN:
+            ids, embeds = state.feed, None
+        else:
+            part = state.prompt[state.num_fed : state.num_fed + unit.grant]
+            ids, embeds = (part, None) if part.ndim == 1 else (None, part)
+        is_token = unit.kind == TOKEN
+        if is_token and isinstance(state.row, Tensor) and ids is not None:
+            ids, embeds = None, expert.embed(ids) + state.row
+        rows.append(
+            TokenRows(
+                sequence=state.sequence,
+                ids=ids,
+                embeds=embeds,
+                wants_logits=_wants_logits(unit),
+                wants_hidden=state.wants_hidden and is_token,
+                wants_embeds=state.wants_embeds and is_token,
+            )
+        )
+    return rows
+
+
+def _choose(units: Sequence[Unit], results: Sequence[StepResult], vocab_size: int) -> list[Step | BadResult]:
+    """Chooses a token for every row that asked for logits; a row with wrong ones is bad alone."""
+    steps: list[Step | BadResult] = [Step(unit.grant, result) for unit, result in zip(units, results, strict=True)]
+    asked = []
+    for i, unit in enumerate(units):
+        logits = results[i].logits
+        if logits is not None and logits.shape == (vocab_size,):
+            asked.append((i, logits))
+        elif logits is not None or _wants_logits(unit):
+            steps[i] = BadResult("no logits" if logits is None else f"logits {list(logits.shape)}, not [{vocab_size}]")
+    if not asked:
+        return steps
+    stacked = torch.stack([logits for _, logits in asked])
+    ids = choose(stacked, [_choice(units[i].state) for i, _ in asked])
+    for (i, logits), token, feed in zip(asked, ids.tolist(), ids.split(1), strict=True):
+        if token < 0:
+            steps[i] = BadResult("logits that are not numbers")
+            continue
+        state: Decoding = units[i].state
+        if state.forced:
+            token = state.forced[len(state.tokens)]
+            feed = torch.tensor([token])
+        logprob = logits.log_softmax(-1)[feed] if state.wants_logprobs else None
+        steps[i] = Step(units[i].grant, results[i], token, feed, logprob)
+    return steps
+
+
+def _wants_logits(unit: Unit) -> bool:
+    state: Decoding = unit.state
+    return not state.is_full if unit.kind == TOKEN else state.num_fed + unit.grant == len(state.prompt)
+
+
+def _choice(state: Decoding) -> Choice:
+    sampling = state.sampling
+    if sampling.is_plain:
+        return PLAIN
+    step = len(state.tokens)
+    prompt = state.prompt.tolist() if state.prompt.ndim == 1 else []
+    seen = torch.tensor([*prompt, *state.tokens]) if sampling.repetition_penalty != 1.0 else None
+    uniform = state.rng.uniform(step) if sampling.temperature > 0.0 else 0.0
+    return Choice(sampling=sampling, num_tokens=step, seen=seen, uniform=uniform)

@@ -1,0 +1,120 @@
+"""Streaming decoders: windows of frames in, samples out, chunks of many requests with one shape in one forward."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+
+from omniflow.channel import Window
+from omniflow.loops.base import BadResult, Done, Emit, Start, Stream, Unit, Wait
+from omniflow.loops.checks import problem_of
+from omniflow.roles import DecoderRows, DecoderState, StreamDecoder
+from omniflow_compiler.schedule import Node
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Speaking:
+    """One item: its aligned input streams and the decoder's own state."""
+
+    streams: Mapping[str, Stream]
+    decoder: DecoderState
+    is_done: bool = False
+
+
+class Frames(NamedTuple):
+    """A unit's windows, cut at the same frames on every port."""
+
+    data: dict[str, Tensor]
+    left: int
+    new: int
+    right: int
+    is_last: bool
+
+
+class AudioDecode:
+    """Ports in: the expert's frame ports, all streams of equal length. Port out: `audio`, 1-D samples."""
+
+    items: frozenset[str] = frozenset()
+    variadic: frozenset[str] = frozenset()
+    optional: frozenset[str] = frozenset()
+    lanes: ClassVar[int] = 1  # items are heard one after another
+
+    def __init__(self, node: Node, expert: StreamDecoder) -> None:
+        self.expert = expert
+        self.streams = frozenset(port.name for port in node.inputs)
+        self.port = node.outputs[0].name
+
+    def init(self, start: Start) -> Speaking:
+        """A fresh decoder with the item's own source of noise."""
+        return Speaking(streams=start.streams, decoder=self.expert.open(generator=start.rng.generator()))
+
+    def next(self, state: Speaking) -> Unit | Wait | Done:
+        """The next windows, once every port has its own. Errors: ValueError when the ports' lengths differ."""
+        if state.is_done:
+            return Done("end")
+        counts = {port: stream.ready() for port, stream in state.streams.items()}
+        for port, count in counts.items():
+            if count is None:
+                return Wait(port)
+        if len(set(counts.values())) > 1:
+            raise ValueError("its ports do not run in step: " + ", ".join(f"{p} has {n}" for p, n in counts.items()))
+        frames = _join({port: stream.take(counts[port] or 0) for port, stream in state.streams.items()})
+        if frames.new == 0 and state.decoder.num_frames == 0:
+            state.is_done = True
+            return Done("end")
+        key = ("audio", id(self.expert), frames.left, frames.new, frames.right)
+        return Unit("audio_chunk", key, state, payload=frames, size=frames.new)
+
+    @torch.inference_mode()
+    def execute(self, expert: StreamDecoder, units: Sequence[Unit]) -> list[Tensor | BadResult]:
+        """All chunks in one call."""
+        rows = [_row(unit) for unit in units]
+        results = expert.decode(rows)
+        for unit in units:
+            unit.state.is_done = unit.payload.is_last
+        return [_checked(result) for result in results]
+
+    def advance(self, state: Speaking, result: Tensor) -> list[Emit]:
+        """Samples leave as they come."""
+        return [Emit(self.port, result)] if len(result) else []
+
+    def finalize(self, state: Speaking) -> list[Emit]:
+        """The last chunk drained the decoder."""
+        return []
+
+    def behaviour(self, state: Speaking) -> None:
+        """Nothing is chosen here, so there is nothing to record."""
+
+    def release(self, state: Speaking) -> None:
+        """Nothing is leased."""
+
+
+def _join(windows: Mapping[str, Window]) -> Frames:
+    return Frames(
+        {port: window.data for port, window in windows.items()},
+        max(window.left for window in windows.values()),
+        max(window.new for window in windows.values()),
+        max(window.right for window in windows.values()),
+        all(window.is_last for window in windows.values()),
+    )
+
+
+def _row(unit: Unit) -> DecoderRows:
+    frames: Frames = unit.payload
+    return DecoderRows(
+        state=unit.state.decoder,
+        frames=frames.data,
+        left=frames.left,
+        new=frames.new,
+        right=frames.right,
+        is_last=frames.is_last,
+    )
+
+
+def _checked(result: Tensor) -> Tensor | BadResult:
+    problem = problem_of(result, num_axes=1)
+    return BadResult(problem) if problem else result

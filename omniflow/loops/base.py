@@ -1,0 +1,159 @@
+"""The loop protocol: what every iterative computation of a node looks like to the engine.
+
+`init -> (next -> execute -> advance)* -> finalize`, and `release` whatever happens. A loop object belongs to a node
+of a loaded schedule and holds nothing of any request: that is in the state that `init` makes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
+
+from omniflow.channel import Channel, Window
+from omniflow.rng import Source
+from omniflow.values import Value
+
+Result = Any  # what `execute` gives back for one unit; only the loop that made the unit looks inside
+
+S = TypeVar("S")
+
+
+class Emit(NamedTuple):
+    """A piece for an output port. `ends_item` separates the items that an op makes of a starred output."""
+
+    port: str
+    data: Value
+    ends_item: bool = False
+
+
+class Wait(NamedTuple):
+    """Nothing to do until that input port (or pool) has something new."""
+
+    on: str
+
+
+class Done(NamedTuple):
+    """The loop is through; `reason` goes into the run record (`stop`, `bound`, `end`)."""
+
+    reason: str
+
+
+class BadResult(NamedTuple):
+    """In place of a result: the expert's answer for this row is of no use, and why. Fails its own request only."""
+
+    problem: str
+
+
+class Unit:
+    """The next work unit of one state. Units with equal `key` run as one forward, whatever request they are from.
+
+    `size` is how many tokens (frames, rows) it would like to compute, of which the batcher grants `grant`: all of them
+    unless the unit is `divisible` and the batch is full.
+    """
+
+    __slots__ = ("divisible", "grant", "key", "kind", "lane", "payload", "size", "state")
+
+    def __init__(
+        self, kind: str, key: Hashable, state: Any, *, payload: Any = None, size: int = 1, divisible: bool = False
+    ) -> None:
+        self.kind = kind
+        self.key = key
+        self.state = state
+        self.payload = payload
+        self.size = size
+        self.divisible = divisible
+        self.grant = size
+        self.lane: Any = None  # set by the engine: whose unit this is
+
+
+class Stream:
+    """An input port that is taken window by window: one item, or item after item of a starred channel (`walks`)."""
+
+    __slots__ = ("channel", "is_over", "item", "port", "walks")
+
+    def __init__(self, port: str, channel: Channel, item: int, *, walks: bool) -> None:
+        self.port = port
+        self.channel = channel
+        self.item = item
+        self.walks = walks
+        self.is_over = False  # the last window of the last item was taken
+
+    def ready(self) -> int | None:
+        """New elements in the next window; None while it has to be waited for, or after the last."""
+        if self.is_over:
+            return None
+        count = self.channel.ready(self.item)
+        if count is None and self.walks and self.channel.is_ended and self.item not in self.channel.items:
+            self.is_over = True
+        return count
+
+    def available(self) -> int:
+        """New elements of the item that are there, windows aside."""
+        return self.channel.available(self.item)
+
+    def has_ended(self) -> bool:
+        """Whether all of the item is there (it may still have to be taken)."""
+        return self.is_over or self.channel.is_item_ended(self.item)
+
+    def take(self, new: int) -> Window:
+        """The next `new` elements with the edge's context around them."""
+        window = self.channel.take(self.item, new)
+        if window.is_last:
+            if self.walks:
+                self.item += 1
+            else:
+                self.is_over = True
+        return window
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """What a loop starts an item with.
+
+    values: finished inputs by port (a tuple of values for variadic ports); absent optional ports are missing.
+    streams: inputs that are taken piece by piece. params: the node's attributes with the request's own on top.
+    wanted: output ports that somebody reads. rollout: whether behaviour is recorded.
+    """
+
+    values: Mapping[str, Value]
+    streams: Mapping[str, Stream]
+    params: Mapping[str, Any]
+    rng: Source
+    wanted: frozenset[str]
+    rollout: bool = False
+
+
+class Loop(Protocol[S]):
+    """One per node. `streams` are ports taken piece by piece, `items` ports taken item by item, others as values.
+
+    `lanes` bounds how many items of an `each` node are in work at once. `execute` may be called on any loop of the
+    same kind with units of several nodes: all it needs is in the units.
+    """
+
+    streams: frozenset[str]
+    items: frozenset[str]
+    variadic: frozenset[str]
+    optional: frozenset[str]
+    lanes: ClassVar[int]
+
+    def init(self, start: Start) -> S:
+        """The state of one request's item. Errors: ValueError for inputs the loop cannot start with."""
+
+    def next(self, state: S) -> Unit | Wait | Done:
+        """Describes the next unit; touches no kernel."""
+
+    def execute(self, expert: Any, units: Sequence[Unit]) -> list[Result]:
+        """One batched call of the expert; result i belongs to unit i."""
+
+    def advance(self, state: S, result: Result) -> Sequence[Emit]:
+        """Folds a result into the state and says what leaves."""
+
+    def finalize(self, state: S) -> Sequence[Emit]:
+        """What leaves at the end, after `Done`."""
+
+    def behaviour(self, state: S) -> Mapping[str, Any] | None:
+        """What a trainer needs to know of a finished state's choices, under the rollout profile."""
+
+    def release(self, state: S) -> None:
+        """Gives back what the state holds; called exactly once, also after cancel and failure."""

@@ -1,0 +1,115 @@
+"""Ops as loops: one call per batch of pieces that has come, one last call at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+
+from omniflow.channel import Window
+from omniflow.loops.base import BadResult, Done, Emit, Start, Stream, Unit, Wait
+from omniflow.ops.base import Call, Op
+from omniflow.values import Value
+from omniflow_compiler.schedule import Node
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Running:
+    """One request's (or item's) run of an op."""
+
+    values: Mapping[str, Value]
+    streams: tuple[Stream, ...]
+    params: Mapping[str, Any]
+    memory: Any
+    is_done: bool = False
+
+
+class RunOp:
+    """Ports are the op's."""
+
+    lanes: ClassVar[int] = 16
+
+    def __init__(self, node: Node, op: Op, component: Any) -> None:
+        self.op = op
+        self.component = component
+        self.streams = op.pieces | op.items
+        self.items = op.items
+        self.variadic = op.variadic
+        self.optional = op.optional
+        self.key = ("op", node.id, node.name)
+
+    def init(self, start: Start) -> Running:
+        """Fresh memory."""
+        memory = self.op.memory() if self.op.memory else None
+        return Running(values=start.values, streams=tuple(start.streams.values()), params=start.params, memory=memory)
+
+    def next(self, state: Running) -> Unit | Wait | Done:
+        """A call for what has come. Errors: ValueError when streams that belong together differ in length."""
+        if state.is_done:
+            return Done("end")
+        if not state.streams:
+            return self._unit(state, {}, is_end=True)
+        if len(state.streams) == 1:
+            stream = state.streams[0]
+            count = stream.ready()
+            if count is None:
+                return self._unit(state, {}, is_end=True) if stream.is_over else Wait(stream.port)
+            window = stream.take(count)
+            return self._unit(state, {stream.port: window}, is_end=stream.is_over)
+        return self._next_aligned(state)
+
+    def _next_aligned(self, state: Running) -> Unit | Wait:
+        counts: list[int] = []
+        for stream in state.streams:
+            count = stream.ready()
+            if count is not None:
+                counts.append(count)
+            elif not stream.is_over:
+                return Wait(stream.port)
+        ends = [stream.is_over or (stream.has_ended() and not stream.available()) for stream in state.streams]
+        if any(ends) and not all(ends):
+            raise ValueError("its ports do not run in step: " + " and ".join(s.port for s in state.streams))
+        if not counts:
+            return self._unit(state, {}, is_end=True)
+        windows = {stream.port: stream.take(min(counts)) for stream in state.streams}
+        return self._unit(state, windows, is_end=all(stream.is_over for stream in state.streams))
+
+    def _unit(self, state: Running, windows: Mapping[str, Window], *, is_end: bool) -> Unit:
+        state.is_done = is_end
+        call = Call(
+            values=state.values,
+            windows=windows,
+            params=state.params,
+            component=self.component,
+            memory=state.memory,
+            is_end=is_end,
+        )
+        return Unit("op", self.key, state, payload=(self.op.run, call))
+
+    @torch.inference_mode()
+    def execute(self, expert: Any, units: Sequence[Unit]) -> list[list[Emit] | BadResult]:
+        """Calls one after another: an op is cheap and may fail for its own request alone."""
+        results: list[list[Emit] | BadResult] = []
+        for unit in units:
+            run, call = unit.payload
+            try:
+                results.append(list(run(call)))
+            except Exception as error:  # noqa: BLE001  an op's fault belongs to the request it was called for
+                results.append(BadResult(f"{type(error).__name__}: {error}"))
+        return results
+
+    def advance(self, state: Running, result: list[Emit]) -> list[Emit]:
+        """What the op gave."""
+        return result
+
+    def finalize(self, state: Running) -> list[Emit]:
+        """The last call gave everything."""
+        return []
+
+    def behaviour(self, state: Running) -> None:
+        """Nothing is chosen here, so there is nothing to record."""
+
+    def release(self, state: Running) -> None:
+        """Nothing is leased."""

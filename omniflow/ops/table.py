@@ -1,0 +1,25 @@
+"""The closed set of ops: name to function. A new op is one row here and one signature row in the compiler's library."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from omniflow.ops.base import Op
+from omniflow.ops.segment import Rest, segment
+from omniflow.ops.speech import Joined, Phrase, gather, join, spell
+from omniflow.ops.text import Decoded, chat_tokenize, detokenize, tokenize
+
+
+def _ports(*names: str) -> frozenset[str]:
+    return frozenset(names)
+
+
+OPS: Mapping[str, Op] = {
+    "tokenize": Op(run=tokenize),
+    "chat_tokenize": Op(run=chat_tokenize),
+    "detokenize": Op(run=detokenize, memory=Decoded, pieces=_ports("tokens")),
+    "segment": Op(run=segment, memory=Rest, pieces=_ports("text")),
+    "spell": Op(run=spell, items=_ports("text")),
+    "gather": Op(run=gather, memory=Phrase, items=_ports("words")),
+    "join": Op(run=join, memory=Joined, pieces=_ports("items")),
+}

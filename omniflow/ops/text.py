@@ -1,0 +1,68 @@
+"""Ops between text and tokens."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from omniflow.loops.base import Emit
+from omniflow.ops.base import Call
+
+HALF = "\ufffd"  # what a decoder writes for bytes that are not a character (yet)
+
+
+def tokenize(call: Call) -> Iterator[Emit]:
+    """`text` -> `tokens`, without a template."""
+    yield Emit("tokens", torch.tensor(call.component.encode(call.values["text"]), dtype=torch.int64))
+
+
+def chat_tokenize(call: Call) -> Iterator[Emit]:
+    """`messages` (a text is one user turn; json is a list of {role, content}) -> `tokens` of the rendered chat."""
+    ids = call.component.encode_chat(messages_of(call.values["messages"], call.params.get("system")))
+    yield Emit("tokens", torch.tensor(ids, dtype=torch.int64))
+
+
+def messages_of(value: Any, system: str | None = None) -> list[dict[str, str]]:
+    """Chat messages of a text or of a list of messages. Errors: ValueError naming the message that is not one."""
+    messages = [{"role": "user", "content": value}] if isinstance(value, str) else value
+    if not isinstance(messages, list) or not messages:
+        raise ValueError("messages must be a text or a non-empty list of {role, content}")
+    for i, message in enumerate(messages):
+        if not isinstance(message, dict) or not {"role", "content"} <= message.keys():
+            raise ValueError(f"message {i} needs role and content: {json.dumps(message, default=str)[:80]}")
+    if system and messages[0]["role"] != "system":
+        return [{"role": "system", "content": system}, *messages]
+    return messages
+
+
+@dataclass(slots=True)
+class Decoded:
+    """Ids so far; those before `start` are no longer needed to decode what follows, those before `stop` were emitted."""
+
+    ids: list[int] = field(default_factory=list)
+    start: int = 0
+    stop: int = 0
+    length: int = 0  # characters that left
+
+
+def detokenize(call: Call) -> Iterator[Emit]:
+    """`tokens` ~> `text`: pieces of whole characters whose concatenation is the decoding of all ids."""
+    memory: Decoded = call.memory
+    for window in call.windows.values():
+        memory.ids.extend(window.data.tolist())
+    decode = call.component.decode
+    if call.is_end:
+        rest = decode(memory.ids)[memory.length :]
+        if rest:
+            yield Emit("text", rest)
+        return
+    before = decode(memory.ids[memory.start : memory.stop])
+    after = decode(memory.ids[memory.start :])
+    if len(after) > len(before) and not after.endswith(HALF):
+        memory.start, memory.stop = memory.stop, len(memory.ids)
+        memory.length += len(after) - len(before)
+        yield Emit("text", after[len(before) :])

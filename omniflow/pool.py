@@ -1,0 +1,79 @@
+"""Pools: who holds what of an expert's sequence cache, counted here and, independently, by the cache itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol, runtime_checkable
+
+from torch import Tensor
+
+from omniflow.kv import ExtentLedger
+from omniflow.roles import Autoregressor, SequenceState
+
+
+@runtime_checkable
+class Pooled(Protocol):
+    """An expert whose sequences lease from a ledger."""
+
+    @property
+    def ledger(self) -> ExtentLedger: ...
+
+
+class PoolError(Exception):
+    """The two counts differ: something leaked or was given back twice. A bug of an expert or of this runtime."""
+
+
+class Pool:
+    """The open sequences of one expert. All loops bound to the expert share it."""
+
+    def __init__(self, name: str, expert: Autoregressor) -> None:
+        self.name = name
+        self.expert = expert
+        self._open: dict[int, SequenceState] = {}
+
+    @property
+    def live(self) -> int:
+        """Sequences that are open."""
+        return len(self._open)
+
+    def open(self, conditions: Mapping[str, Tensor], *, max_positions: int) -> SequenceState | None:
+        """A sequence, or None while others hold the room. Errors: ValueError when no others do, with need and have."""
+        ledger = self.expert.ledger if isinstance(self.expert, Pooled) else None
+        if ledger is not None and max_positions > ledger.num_tokens:
+            raise ValueError(f"it needs {max_positions} positions and the cache of {self.name} has {ledger.num_tokens}")
+        sequence = self.expert.open(conditions, max_positions=max_positions)
+        if sequence is not None:
+            self._open[id(sequence)] = sequence
+        elif not self._open:
+            raise ValueError(f"it needs {max_positions} positions, more than the empty cache of {self.name} gives")
+        return sequence
+
+    def close(self, sequence: SequenceState) -> None:
+        """Gives a sequence back. Errors: PoolError when it is not open."""
+        if self._open.pop(id(sequence), None) is None:
+            raise PoolError(f"a sequence of {self.name} was closed twice")
+        self.expert.close(sequence)
+
+    def check(self) -> None:
+        """Recounts. Errors: PoolError when the expert's ledger holds more or fewer sequences than are open."""
+        if isinstance(self.expert, Pooled):
+            usage, recount = self.expert.ledger.usage(), self.expert.ledger.recount()
+            if usage != recount or recount.num_live != self.live:
+                raise PoolError(f"{self.name}: {self.live} open sequences, ledger says {usage}, recounted {recount}")
+
+
+class Pools:
+    """All pools of a loaded schedule."""
+
+    def __init__(self, pools: Iterable[Pool]) -> None:
+        self.pools = tuple(pools)
+
+    @property
+    def live(self) -> int:
+        """Open sequences of all experts."""
+        return sum(pool.live for pool in self.pools)
+
+    def check(self) -> None:
+        """Recounts all. Errors: PoolError."""
+        for pool in self.pools:
+            pool.check()

@@ -1,0 +1,108 @@
+"""The run record: what one request did, as plain JSON, and its result."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from omniflow.request import NodeRun, Request, Result
+from omniflow.stream import Outlet
+from omniflow_compiler.schedule import Schedule
+
+RECORD_FORMAT = 1
+
+
+def result_of(request: Request, schedule: Schedule) -> Result:
+    """The result of a request that has just ended; outputs hold what came, all of it when the state is done."""
+    return Result(
+        id=request.id,
+        state=request.state,
+        outputs={name: outlet.value() for name, outlet in request.outlets.items() if outlet.keep},
+        record=record_of(request, schedule),
+        error=request.error,
+        behaviour=request.behaviour,
+    )
+
+
+def record_of(request: Request, schedule: Schedule) -> dict[str, Any]:
+    """JSON of one request. Times are seconds after submission."""
+    outputs = {name: _output(outlet, request.submitted) for name, outlet in request.outlets.items()}
+    seconds = (request.ended or 0.0) - request.submitted
+    audio = sum(output.get("audio_seconds", 0.0) for output in outputs.values())
+    return {
+        "omniflow": 1,
+        "kind": "run",
+        "format": RECORD_FORMAT,
+        "program": schedule.program,
+        "schedule": schedule.content_hash,
+        "seed": request.seed,
+        "state": str(request.state),
+        "error": request.error,
+        "seconds": round(seconds, 6),
+        "queued_seconds": round((request.started or request.ended or 0.0) - request.submitted, 6),
+        "tokens": sum(_tokens(run) for run in request.nodes),
+        "time_to_first_text": _first(outputs, "text"),
+        "time_to_first_audio": _first(outputs, "audio"),
+        "audio_seconds": round(audio, 6),
+        "real_time_factor": round(seconds / audio, 6) if audio else None,
+        "outputs": outputs,
+        "nodes": {run.bound.spec.id: _node(run, request.submitted) for run in request.nodes},
+    }
+
+
+def _tokens(run: NodeRun) -> int:
+    """Tokens of loops that write for the whole request; those of an `each` node are parts of words."""
+    spec = run.bound.spec
+    return run.count.emitted.get("tokens", 0) if spec.name == "ar_decode" and not spec.each else 0
+
+
+def _output(outlet: Outlet, submitted: float) -> dict[str, Any]:
+    kind = outlet.spec.type
+    found: dict[str, Any] = {
+        "type": kind.text,
+        "base": kind.base,
+        "whole": outlet.is_ended,
+        "pieces": outlet.num_pieces,
+        "elements": outlet.num_elements,
+        "first": _after(outlet.first, submitted),
+        "last": _after(outlet.last, submitted),
+    }
+    if kind.base == "audio" and kind.rate_hz:
+        found["audio_seconds"] = round(outlet.num_elements / kind.rate_hz, 6)
+    return found
+
+
+def _node(run: NodeRun, submitted: float) -> dict[str, Any]:
+    count = run.count
+    return {
+        "place": str(run.bound.spec.place),
+        "units": dict(count.units),
+        "seconds": round(count.seconds, 6),
+        "items": count.items,
+        "emitted": count.emitted,
+        "reasons": dict(count.reasons),
+        "first": _after(count.first, submitted),
+        "last": _after(count.last, submitted),
+    }
+
+
+def _first(outputs: dict[str, Any], base: str) -> float | None:
+    return min((o["first"] for o in outputs.values() if o["base"] == base and o["first"] is not None), default=None)
+
+
+def _after(time: float | None, submitted: float) -> float | None:
+    return None if time is None else round(time - submitted, 6)
+
+
+def stall_of(request: Request) -> str:
+    """What a request that can never go on waits for: the deepest waiting node and the edge it waits at."""
+    for run in reversed(request.nodes):
+        for lane in run.lanes.values():
+            spec = run.bound.spec
+            if run.num_full:
+                full = [ch.id for chs in run.outputs.values() for ch in chs if ch.is_full]
+                return f"{spec.place}: node {spec.id} waits for ever: nobody takes from {', '.join(full)}"
+            if lane.waits_on is not None:
+                edges = [ch for ch in run.inputs.get(lane.waits_on, []) if not ch.is_ended]
+                where = f"{edges[0].spec.place}: edge {edges[0].id}" if edges else f"its {lane.waits_on}"
+                return f"{spec.place}: node {spec.id} waits for ever for {where}"
+    return "it waits for ever"

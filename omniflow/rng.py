@@ -1,0 +1,29 @@
+"""Randomness that depends on (request seed, node, item, step) and on nothing else that runs."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+
+import torch
+
+
+class Source:
+    """The draws of one item of one node."""
+
+    __slots__ = ("_prefix",)
+
+    def __init__(self, seed: int, node: str, item: int) -> None:
+        self._prefix = f"{seed}\0{node}\0{item}\0".encode()
+
+    def bits(self, step: int, purpose: str = "") -> int:
+        """63 bits for one draw."""
+        digest = blake2b(self._prefix + f"{step}\0{purpose}".encode(), digest_size=8).digest()
+        return int.from_bytes(digest, "little") >> 1
+
+    def uniform(self, step: int, purpose: str = "") -> float:
+        """A number in [0, 1)."""
+        return (self.bits(step, purpose) >> 10) / (1 << 53)
+
+    def generator(self, step: int = 0, purpose: str = "") -> torch.Generator:
+        """A CPU generator for noise; always CPU, so that the numbers are the same on every device."""
+        return torch.Generator().manual_seed(self.bits(step, purpose))

@@ -1,0 +1,83 @@
+"""What a client sees of a request: pieces of its outputs as they come, and its end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from omniflow.values import Value, concat, is_starred, length
+from omniflow_compiler.schedule import Output
+
+if TYPE_CHECKING:
+    from omniflow.request import Agenda, NodeRun, Request, Result
+
+
+class Piece(NamedTuple):
+    """A piece of an output. For starred outputs `item` counts its items and `ends_item` marks the last piece of one."""
+
+    request: int
+    output: str
+    data: Value
+    item: int
+    ends_item: bool
+
+
+class Ended(NamedTuple):
+    """The last event of a request."""
+
+    result: Result
+
+
+class Outlet:
+    """The reader behind a program output: keeps what comes for the result, tells the request's listener, or both."""
+
+    def __init__(self, spec: Output, *, request: Request, writer: NodeRun, agenda: Agenda) -> None:
+        self.spec = spec
+        self.id = f"output:{spec.name}"
+        self.request_id = request.id
+        self.keep = request.keep
+        self.listener = request.listener
+        self.writer = writer
+        self.agenda = agenda
+        self.items: dict[int, list[Value]] = {}
+        self.is_ended = False
+        self.is_full = False
+        self.num_pieces = 0
+        self.num_elements = 0
+        self.first: float | None = None  # when the first piece came, by the engine's clock
+        self.last: float | None = None
+
+    def put(self, data: Value, item: int, ends_item: bool) -> None:
+        """A piece came; data None only ends the item."""
+        if self.keep:
+            pieces = self.items.setdefault(item, [])
+            if data is not None:
+                pieces.append(data)
+        if data is not None:
+            self.num_pieces += 1
+            self.num_elements += length(data)
+            self.last = self.agenda.clock
+            if self.first is None:
+                self.first = self.last
+        if self.listener is not None:
+            self.listener(Piece(self.request_id, self.spec.name, data, item, ends_item))
+
+    def end(self) -> None:
+        """Nothing more will come."""
+        self.is_ended = True
+
+    def set_full(self, is_full: bool) -> None:
+        """Holds the producer back, or lets it go on."""
+        if is_full == self.is_full:
+            return
+        self.is_full = is_full
+        if is_full:
+            self.writer.on_full()
+        else:
+            self.writer.on_room()
+
+    def value(self) -> Value:
+        """All that came: one value, or a list of items for a starred type."""
+        values = [concat(pieces, self.spec.type) for pieces in self.items.values()]
+        if is_starred(self.spec.type):
+            return values
+        return values[0] if values else concat([], self.spec.type)
