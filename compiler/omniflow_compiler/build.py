@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import networkx as nx
-
 from omniflow_compiler import codes
 from omniflow_compiler.diagnostics import Edit, Report
+from omniflow_compiler.digraph import Digraph
 from omniflow_compiler.graph import Component, Edge, Node, ProgramGraph
 from omniflow_compiler.library.signature import Port
 from omniflow_compiler.spec import CardSpec, EdgeSpec, Name, PortRef, ProgramSpec
@@ -27,8 +26,7 @@ def build_graph(
     edges = [edge for spec in program.edges if (edge := _edge(spec, program, nodes, report)) is not None]
     for output in program.outputs.values():
         _check_end(output.ref, nodes, "output", report)
-    graph: nx.MultiDiGraph[str] = nx.MultiDiGraph()
-    graph.add_nodes_from(nodes)
+    graph = Digraph(nodes)
     incoming: dict[str, list[Edge]] = {name: [] for name in nodes}
     outgoing: dict[str, list[Edge]] = {name: [] for name in nodes}
     for edge in edges:
@@ -36,7 +34,7 @@ def build_graph(
         if edge.source_node is not None:
             outgoing[edge.source_node].append(edge)
             if not edge.is_back:
-                graph.add_edge(edge.source_node, edge.target_node, key=edge.key)
+                graph.add_edge(edge.source_node, edge.target_node)
     return ProgramGraph(
         card=card,
         program=program,

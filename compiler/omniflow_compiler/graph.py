@@ -1,12 +1,11 @@
-"""The program as a graph: nodes with resolved ports, edges, and the networkx graph of ids that algorithms walk."""
+"""The program as a graph: nodes with resolved ports, edges, and the graph of ids that algorithms walk."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import networkx as nx
-
+from omniflow_compiler.digraph import Digraph
 from omniflow_compiler.library.signature import ExpertSignature, LoopSignature, OpSignature, Port
 from omniflow_compiler.source import Span
 from omniflow_compiler.spec import CardSpec, ComponentSpec, EdgeSpec, LoopSpec, NodeSpec, ProgramSpec
@@ -44,7 +43,8 @@ class Inner:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
     """A node with its ports and checked attributes. `is_known` is false when its op or loop could not be resolved:
-    then any port may be named and nothing is said about types, because the cause was reported."""
+    then any port may be named and nothing is said about types, because the cause was reported.
+    """
 
     id: str
     spec: NodeSpec | None
@@ -103,8 +103,7 @@ class Edge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramGraph:
-    """A program over its card. `graph` has node ids, and edges keyed by their order in the file; back edges are not
-    in it. `incoming` and `outgoing` have all edges, back edges too."""
+    """A program over its card. `graph` has node ids and the edges between them; back edges are not in it. `incoming` and `outgoing` have all edges, back edges too."""
 
     card: CardSpec
     program: ProgramSpec
@@ -114,4 +113,4 @@ class ProgramGraph:
     edges: tuple[Edge, ...]
     incoming: Mapping[str, tuple[Edge, ...]]
     outgoing: Mapping[str, tuple[Edge, ...]]
-    graph: nx.MultiDiGraph[str]
+    graph: Digraph

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
-import networkx as nx
-
 from omniflow_compiler import codes
 from omniflow_compiler.diagnostics import Label, Report
+from omniflow_compiler.digraph import connected_parts
 from omniflow_compiler.graph import Edge, Node, ProgramGraph
 
 
@@ -83,7 +82,7 @@ def _check_read(node: Node, graph: ProgramGraph, report: Report) -> None:
 
 def _check_cycles(graph: ProgramGraph, report: Report) -> None:
     by_ends = {(edge.source_node, edge.target_node): edge for edge in reversed(graph.edges) if not edge.is_back}
-    for component in nx.strongly_connected_components(graph.graph):
+    for component in connected_parts(graph.graph):
         if len(component) == 1:
             (name,) = component
             if graph.graph.has_edge(name, name):

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-import networkx as nx
-
 from omniflow_compiler import codes
 from omniflow_compiler.diagnostics import Label, Report
+from omniflow_compiler.digraph import connected_parts
 from omniflow_compiler.graph import Edge, Node, ProgramGraph
 from omniflow_compiler.library.signature import Port
 from omniflow_compiler.types import (
@@ -47,9 +46,8 @@ def infer_types(graph: ProgramGraph, report: Report) -> Types:
 
 def _order(graph: ProgramGraph) -> Iterator[str]:
     """Topological order; the nodes of a cycle come in any order, their fault is reported elsewhere."""
-    condensed = nx.condensation(nx.DiGraph(graph.graph))
-    for component in nx.topological_sort(condensed):
-        yield from sorted(condensed.nodes[component]["members"])
+    for part in connected_parts(graph.graph):
+        yield from part
 
 
 class _Inference:
