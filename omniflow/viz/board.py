@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from omniflow.viz.cards import NOTCH, PORT_RADIUS, draw_card, tooltip
 from omniflow.viz.curves import Path
+from omniflow.viz.grounds import draw_grounds
 from omniflow.viz.layout import Box, Layout
 from omniflow.viz.markup import element, number, quoted
 from omniflow.viz.measure import label_lines
@@ -13,7 +14,7 @@ _WIDTHS = (0.2, 0.4, 0.6, 0.8)  # weights at which a line gets thicker
 
 
 def draw_board(graph: Graph, layout: Layout) -> str:
-    """Links first, so that cards and labels lie over them. Ids are `e0`, `n0` and so on, in the graph's order."""
+    """Grounds, links, cards, labels, each over the one before. Ids are `e0`, `n0` and so on, in the graph's order."""
     links = [_draw_line(position, link, layout.paths[link.id]) for position, link in enumerate(graph.links)]
     labels = [_draw_label(position, link, layout.labels[link.id]) for position, link in enumerate(graph.links)]
     cards = [
@@ -24,6 +25,7 @@ def draw_board(graph: Graph, layout: Layout) -> str:
     ]
     return "\n".join(
         [
+            element("g", {"class": "stages"}, *draw_grounds(graph, layout), ""),
             element("g", {"class": "links"}, *links),
             element("g", {"class": "cards"}, *cards),
             element("g", {"class": "labels"}, *labels),

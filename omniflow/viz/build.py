@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from omniflow.viz.amounts import in_bytes, in_count, in_hertz, in_percent, in_seconds
-from omniflow.viz.model import Fact, Family, Graph, InnerLoop, Link, LinkRun, Socket, Vertex, VertexRun
+from omniflow.viz.model import Fact, Family, Graph, Group, InnerLoop, Link, LinkRun, Socket, Vertex, VertexRun
 from omniflow.viz.palette import NUM_COLOURS
 from omniflow.viz.run import Run
 from omniflow.viz.text import shorten
@@ -33,6 +33,7 @@ def build_graph(schedule: Schedule, run: Run | None = None) -> Graph:
         vertices=(*inputs, *nodes, *outputs),
         links=tuple(links),
         families=tuple(_families(schedule)),
+        groups=tuple(_groups(schedule)),
         facts=tuple(_graph_facts(schedule, run)),
         measured=run is not None,
     )
@@ -93,6 +94,7 @@ def _input_vertex(item: Input, wiring: _Wiring) -> Vertex:
     return Vertex(
         id=name,
         kind="input",
+        stage="",
         name=item.name,
         detail=short_type(item.type) if item.required else f"{short_type(item.type)}, optional",
         expert=None,
@@ -113,6 +115,7 @@ def _output_vertex(item: Output) -> Vertex:
     return Vertex(
         id=f"output:{item.name}",
         kind="output",
+        stage="",
         name=item.name,
         detail=short_type(item.type),
         expert=None,
@@ -135,11 +138,13 @@ def _output_vertex(item: Output) -> Vertex:
 
 def _node_vertex(node: Node, schedule: Schedule, wiring: _Wiring, run: Run | None) -> Vertex:
     measured = None if run is None else run.vertex(node.id)
+    stage = _stage_of(node, schedule)
     return Vertex(
         id=f"node:{node.id}",
         kind=node.kind,
-        name=node.id,
-        detail=node.name if node.expert is None else f"{node.name} · {node.expert}",
+        stage=stage,
+        name=node.id[len(stage) + 1 :] if stage else node.id,
+        detail=node.name if node.expert is None else f"{node.name} · {node.expert.removeprefix(f'{stage}/')}",
         expert=node.expert,
         units=tuple(unit.kind for unit in node.units) if node.kind == "loop" else (),
         inner=_inner_loop(node),
@@ -154,6 +159,19 @@ def _node_vertex(node: Node, schedule: Schedule, wiring: _Wiring, run: Run | Non
     )
 
 
+def _stage_of(node: Node, schedule: Schedule) -> str:
+    """The innermost stage whose path the node's id starts with."""
+    paths = [stage.path for stage in schedule.stages if stage.path and node.id.startswith(f"{stage.path}/")]
+    return max(paths, key=len, default="")
+
+
+def _groups(schedule: Schedule) -> Iterator[Group]:
+    used = {_stage_of(node, schedule) for node in schedule.nodes}
+    for stage in schedule.stages:
+        if stage.path and stage.path in used:
+            yield Group(path=stage.path, program=stage.program, card=stage.card, place=stage.place)
+
+
 def _inner_loop(node: Node) -> InnerLoop | None:
     if node.inner is None:
         return None
@@ -161,6 +179,9 @@ def _inner_loop(node: Node) -> InnerLoop | None:
 
 
 def _node_facts(node: Node, schedule: Schedule, wiring: _Wiring, measured: VertexRun | None) -> Iterator[Fact]:
+    for stage in schedule.stages:
+        if stage.path and stage.path == _stage_of(node, schedule):
+            yield Fact(name="stage", value=f"{stage.path}: {stage.program} on {stage.card}")
     yield Fact(name=node.kind, value=node.name)
     for expert in schedule.experts:
         if expert.name == node.expert:

@@ -1,12 +1,13 @@
 """A graph as JSON: the picture's content for other programs.
 
 The document is `{"omniflow": 1, "kind": "graph", "format": 1, "program", "card", "schedule", "facts", "experts",
-"vertices", "links"}`.
+"groups", "vertices", "links"}`.
 
 - `facts` are `{"name", "value"}` pairs in reading order, here and everywhere below.
 - `experts`: `{"name", "use", "colour", "facts", "place"}`; `colour` is a palette row, 0 to 7.
-- `vertices`: `{"id", "kind", "name", "detail", "expert", "units", "inner", "each", "when", "inputs", "outputs",
-  "critical", "measured", "facts", "place"}`. `id` is `input:NAME`, `node:NAME` or `output:NAME`; `kind` is
+- `groups`: `{"path", "program", "card", "place"}`, stages of a workflow; a vertex's `stage` is such a path or "".
+- `vertices`: `{"id", "kind", "stage", "name", "detail", "expert", "units", "inner", "each", "when", "inputs",
+  "outputs", "critical", "measured", "facts", "place"}`. `id` is `input:NAME`, `node:NAME` or `output:NAME`; `kind` is
   input, op, loop or output; ports are `{"name", "type", "streams", "linked"}`; `inner` is null or `{"name", "expert",
   "length"}`; `measured` is null or `{"units", "seconds", "share", "first", "last"}`.
 - `links`: `{"id", "source", "source_port", "target", "target_port", "streams", "back", "type", "policy", "critical",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from omniflow.viz.grounds import ground_name
 from omniflow.viz.layout import port_row
 from omniflow.viz.markup import element, quoted
 from omniflow.viz.measure import (
@@ -26,6 +27,7 @@ from omniflow.viz.text import shorten
 
 COLOURS = LIGHT.values
 MONO = "Liberation Mono,DejaVu Sans Mono,Courier New"
+GROUND_STYLE = f'style="rounded,filled"; color="{COLOURS["faint"]}"; margin=16; labeljust=l; fontsize=10.5'
 SANS = "Helvetica,Arial,sans-serif"
 
 
@@ -39,6 +41,11 @@ def draw_dot(graph: Graph) -> str:
         source = f"n{numbers[link.source]}:o{port_row(vertices[link.source], 'o', link.source_port)}:e"
         target = f"n{numbers[link.target]}:i{port_row(vertices[link.target], 'i', link.target_port)}:w"
         lines.append(f"  {source} -> {target} [label=<{label_text(link)}>, {line_attributes(link)}{tip(link)}]")
+    for position, group in enumerate(graph.groups):
+        inside = "; ".join(f"n{number}" for number, v in enumerate(graph.vertices) if v.stage == group.path)
+        lines.append(
+            f"  subgraph cluster_{position} {{ label=<{quoted(ground_name(group))}>; {GROUND_STYLE}; {inside} }}"
+        )
     return "\n".join([*lines, "}"]) + "\n"
 
 

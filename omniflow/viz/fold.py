@@ -63,6 +63,7 @@ def _fold_at(layout: Layout, lines: tuple[float, ...]) -> Layout:
         cards={name: _moved_box(box, plan) for name, box in layout.cards.items()},
         labels={name: _moved_box(box, plan) for name, box in layout.labels.items()},
         paths=paths,
+        rows={name: plan.row(box.x) for name, box in layout.cards.items()},
         width=plan.right + _MARGIN + most * _LANE,
         height=plan.bottoms[-1],
     )

@@ -11,6 +11,8 @@ from omniflow.viz.graphviz import run_graphviz
 from omniflow.viz.measure import drawn_ports, measure_card, measure_label
 from omniflow.viz.model import Graph, Link, Vertex
 
+GROUND = 20  # points between a stage's cards and the border of its ground
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Box:
@@ -29,6 +31,7 @@ class Layout:
     cards: Mapping[str, Box]
     labels: Mapping[str, Box]
     paths: Mapping[str, Path]
+    rows: Mapping[str, int]  # by vertex id; all 0 until the layout is folded
     width: float
     height: float
 
@@ -37,12 +40,13 @@ def lay_out(graph: Graph) -> Layout:
     """Left to right, ports in their order, every label a stop on its own edge. Errors: DrawError."""
     answer = json.loads(run_graphviz(_source(graph), engine="dot", form="json0"))
     _, _, width, height = (float(number) for number in answer["bb"].split(","))
-    boxes = {item["name"]: _box(item, height) for item in answer.get("objects", ())}
+    boxes = {item["name"]: _box(item, height) for item in answer.get("objects", ()) if "pos" in item}
     halves = {item["id"]: _path(item["pos"], height) for item in answer.get("edges", ())}
     return Layout(
         cards={vertex.id: boxes[f"n{number}"] for number, vertex in enumerate(graph.vertices)},
         labels={link.id: boxes[f"e{number}"] for number, link in enumerate(graph.links)},
         paths={link.id: _whole(link, number, halves) for number, link in enumerate(graph.links)},
+        rows=dict.fromkeys((vertex.id for vertex in graph.vertices), 0),
         width=width,
         height=height,
     )
@@ -74,7 +78,20 @@ def _source(graph: Graph) -> str:
         weight = 1 if link.back else 8 if link.critical else 4
         lines.append(f"{first} -> e{number}:w [id=a{number}, weight={weight}]")
         lines.append(f"e{number}:e -> {last} [id=b{number}, weight={weight}]")
-    return "\n".join([*lines, "}"])
+    return "\n".join([*lines, *_clusters(graph), "}"])
+
+
+def _clusters(graph: Graph) -> list[str]:
+    """The stages of a workflow, so that Graphviz keeps their nodes and inner edges together."""
+    stages = {vertex.id: vertex.stage for vertex in graph.vertices}
+    lines = []
+    for position, group in enumerate(graph.groups):
+        inside = [f"n{number}" for number, vertex in enumerate(graph.vertices) if vertex.stage == group.path]
+        for number, link in enumerate(graph.links):
+            if stages[link.source] == stages[link.target] == group.path:
+                inside.append(f"e{number}")
+        lines.append(f"subgraph cluster_{position} {{ margin={GROUND}; {'; '.join(inside)} }}")
+    return lines
 
 
 def _port(side: str, vertex: Vertex, name: str) -> str:

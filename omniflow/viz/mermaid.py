@@ -18,6 +18,9 @@ def draw_mermaid(graph: Graph) -> str:
     names = {vertex.id: mermaid_id(number, vertex) for number, vertex in enumerate(graph.vertices)}
     lines = ["flowchart LR"]
     lines += [f"  {names[vertex.id]}{_box(vertex)}" for vertex in graph.vertices]
+    for position, group in enumerate(graph.groups):
+        inside = [f"    {names[vertex.id]}" for vertex in graph.vertices if vertex.stage == group.path]
+        lines += [f'  subgraph s{position}["{quote_mermaid(group.path)}"]', *inside, "  end"]
     lines += [_edge(link, names) for link in graph.links]
     return "\n".join([*lines, *_classes(graph, names)]) + "\n"
 

@@ -66,10 +66,14 @@ class LinkRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vertex:
-    """A card. `id` is `input:NAME`, `node:NAME` or `output:NAME`, unique over the graph."""
+    """A card. `id` is `input:NAME`, `node:NAME` or `output:NAME`, unique over the graph.
+
+    `stage` is the path of the workflow's stage that a node belongs to, empty elsewhere; `name` is without it.
+    """
 
     id: str
     kind: VertexKind
+    stage: str
     name: str
     detail: str  # second line: op or loop kind and expert, or the type of an input or output
     expert: str | None
@@ -116,6 +120,16 @@ class Family:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """A stage of a workflow: the nodes of one program, drawn on common ground."""
+
+    path: str
+    program: str
+    card: str
+    place: Place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Graph:
     """Everything that is known about one program, in drawing order: inputs, nodes in topological order, outputs."""
 
@@ -125,6 +139,7 @@ class Graph:
     vertices: tuple[Vertex, ...]
     links: tuple[Link, ...]
     families: tuple[Family, ...]
+    groups: tuple[Group, ...]
     facts: tuple[Fact, ...]
     measured: bool
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from omniflow.viz.curves import Path
-from omniflow.viz.dot import MONO, card_table, defaults, head_attributes, label_text, line_attributes
+from omniflow.viz.dot import GROUND_STYLE, MONO, card_table, defaults, head_attributes, label_text, line_attributes
 from omniflow.viz.fold import fold
 from omniflow.viz.graphviz import run_graphviz
+from omniflow.viz.grounds import ground_name, place_grounds
 from omniflow.viz.layout import Box, Layout, lay_out
 from omniflow.viz.markup import element, quoted
 from omniflow.viz.measure import LABEL_SIZE
@@ -35,6 +36,12 @@ def _source(graph: Graph, layout: Layout) -> str:
         *defaults(),
     ]
     lines.append(f"  legend [{key}]")
+    for position, (group, box) in enumerate(place_grounds(graph, layout)):
+        low, high = layout.height - box.y - box.height, layout.height - box.y
+        corners = f"{box.x:.2f},{low:.2f},{box.x + box.width:.2f},{high:.2f}"
+        place = f"{box.x + 100:.2f},{high - 10:.2f}"
+        name = f'label=<{quoted(ground_name(group))}>; lp="{place}"'
+        lines.append(f'  subgraph cluster_{position} {{ bb="{corners}"; {name}; {GROUND_STYLE} }}')
     for link in graph.links:
         ends = f"n{numbers[link.source]} -> n{numbers[link.target]}"
         lines.append(f'  {ends} [pos="{_pos(layout.paths[link.id], layout)}", {line_attributes(link)}]')

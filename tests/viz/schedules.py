@@ -18,6 +18,7 @@ from omniflow_compiler.schedule import (
     Port,
     PortType,
     Schedule,
+    Stage,
     UnitTemplate,
 )
 
@@ -140,11 +141,12 @@ def schedule(
     caches: tuple[Cache, ...] = (),
     critical_path: tuple[str, ...] = (),
     program: str = "smol-speech.speech",
+    stages: tuple[Stage, ...] = (),
 ) -> Schedule:
     return Schedule(
         program=program,
         card="smol-speech",
-        stages=(),
+        stages=stages,
         compiler="0.1.0",
         params={"max_tokens": 160},
         capabilities=("reasoning_text", "text_to_speech"),
@@ -427,4 +429,68 @@ def code_predictor() -> Schedule:
         experts=(expert("predictor", "autoregressor", 3), expert("talker", "autoregressor", 4)),
         outputs=(output("codes", "talk", "codes", "codes[F, 16]", 7, 12.5),),
         program="talker",
+    )
+
+
+def workflow() -> Schedule:
+    """Two stages: text that is drawn and described, and the description spoken."""
+    nodes = (
+        node(
+            "draw/encode",
+            "encode",
+            3,
+            reads={"text": "text"},
+            writes={"cond": "f32[T, D]"},
+            with_expert="draw/clip",
+            units=(("encoder_chunk", 1, 0.01),),
+        ),
+        node(
+            "draw/denoise",
+            "diffusion_denoise",
+            4,
+            reads={"cond": "f32[T, D]"},
+            writes={"image": "image[H, W, 3]"},
+            with_expert="draw/dit",
+            units=(("diffusion_step", 20, 0.1),),
+        ),
+        node(
+            "tell/see",
+            "encode",
+            5,
+            reads={"image": "image[H, W, 3]"},
+            writes={"embeds": "f32[P, D]"},
+            with_expert="tell/eye",
+            units=(("encoder_chunk", 1, 0.02),),
+        ),
+        node(
+            "tell/think",
+            "ar_decode",
+            6,
+            reads={"prompt": "f32[P, D]"},
+            writes={"tokens": "tokens[T]"},
+            with_expert="tell/mind",
+            units=(("ar_prefill", 1, 0.1), ("ar_token", 60, 0.03)),
+        ),
+    )
+    channels = (
+        channel("prompt", "draw/encode.text", "text", 8, streams=False),
+        channel("draw/encode.cond", "draw/denoise.cond", "f32[T, D]", 9, streams=False),
+        channel("draw/denoise.image", "tell/see.image", "image[H, W, 3]", 10, streams=False),
+        channel("tell/see.embeds", "tell/think.prompt", "f32[P, D]", 11, streams=False),
+    )
+    names = ("draw/clip", "draw/dit", "tell/eye", "tell/mind")
+    stages = tuple(
+        Stage(path=path, program=f"{path}.program", card=f"{path}-card", card_digest="", place=place(line))
+        for path, line in (("draw", 3), ("tell", 5))
+    )
+    return schedule(
+        nodes,
+        channels,
+        experts=tuple(expert(name, "encoder", 3) for name in names),
+        outputs=(
+            output("image", "draw/denoise", "image", "image[H, W, 3]", 7),
+            output("text", "tell/think", "tokens", "tokens[T]", 7),
+        ),
+        program="draw-and-tell",
+        stages=stages,
     )

@@ -13,7 +13,7 @@ from omniflow.viz.data import draw_json
 from omniflow.viz.measure import measure_card
 from omniflow.viz.model import DrawError, Graph, InnerLoop
 from omniflow.viz.run import read_run
-from tests.viz.schedules import NASTY, code_predictor, kind, nasty, smol_speech
+from tests.viz.schedules import NASTY, code_predictor, kind, nasty, smol_speech, workflow
 
 
 def facts_of(graph: Graph, vertex_id: str) -> dict[str, str]:
@@ -120,11 +120,23 @@ def test_a_type_is_shortened_to_what_an_edge_can_show(text: str, rate: float | N
 def test_json_has_the_documented_shape() -> None:
     document = json.loads(draw_json(build_graph(smol_speech())))
     assert set(document) == {
-        *("omniflow", "kind", "format", "program", "card", "schedule", "facts", "experts", "vertices", "links")
+        *(
+            "omniflow",
+            "kind",
+            "format",
+            "program",
+            "card",
+            "schedule",
+            "facts",
+            "experts",
+            "groups",
+            "vertices",
+            "links",
+        )
     }
     assert (document["kind"], document["format"]) == ("graph", 1)
     assert set(document["vertices"][0]) == {
-        *("id", "kind", "name", "detail", "expert", "units", "inner", "each", "when", "inputs", "outputs"),
+        *("id", "kind", "stage", "name", "detail", "expert", "units", "inner", "each", "when", "inputs", "outputs"),
         *("critical", "measured", "facts", "place"),
     }
     assert set(document["links"][0]) == {
@@ -216,3 +228,18 @@ def test_a_loop_inside_a_loop_is_shown_on_the_outer_card() -> None:
     assert talk.inner == InnerLoop(name="predict", expert="predictor", length=15)
     assert facts_of(graph, "node:talk")["inner reads"] == "prompt from hidden; gives back embeds"
     assert measure_card(talk).height == measure_card(replace(talk, inner=None)).height + 20
+
+
+def test_nodes_of_a_workflow_stand_on_the_ground_of_their_stage() -> None:
+    graph = build_graph(workflow())
+    assert [(group.path, group.program) for group in graph.groups] == [
+        ("draw", "draw.program"),
+        ("tell", "tell.program"),
+    ]
+    assert [(v.stage, v.name) for v in graph.vertices if v.stage] == [
+        ("draw", "encode"),
+        ("draw", "denoise"),
+        ("tell", "see"),
+        ("tell", "think"),
+    ]
+    assert facts_of(graph, "node:tell/see")["stage"] == "tell: tell.program on tell-card"

@@ -23,7 +23,7 @@ from omniflow.viz.dot import draw_dot
 from omniflow.viz.mermaid import draw_mermaid, mermaid_id, quote_mermaid
 from omniflow.viz.model import DrawError
 from omniflow.viz.sources import MAX_BYTES, read_sources, spans
-from tests.viz.schedules import NASTY, nasty, smol_speech
+from tests.viz.schedules import NASTY, nasty, smol_speech, workflow
 
 pygraphviz = pytest.importorskip("pygraphviz")
 
@@ -131,7 +131,7 @@ def test_hostile_names_are_text_in_the_svg() -> None:
 
 
 def test_dot_is_read_back_with_every_node_and_edge() -> None:
-    for schedule in (smol_speech(), nasty()):
+    for schedule in (smol_speech(), nasty(), workflow()):
         graph = build_graph(schedule)
         back = pygraphviz.AGraph(string=draw_dot(graph))
         assert len(back.nodes()) == len(graph.vertices)
@@ -308,3 +308,11 @@ def test_drawing_is_the_same_for_every_hash_seed_and_imports_no_torch() -> None:
     assert answers[0].stderr == b""
     assert answers[0].stdout == answers[1].stdout
     assert answers[0].stdout.endswith(b"False False\n")
+
+
+def test_stages_are_grounds_clusters_and_subgraphs() -> None:
+    graph = build_graph(workflow())
+    stages = classed(svg_of(workflow()), "stage")
+    assert {words(stage)[0] for stage in stages} == {"draw · draw.program", "tell · tell.program"}
+    assert len(pygraphviz.AGraph(string=draw_dot(graph)).subgraphs()) == 2
+    assert re.findall(r"subgraph (s\d)\[\"(\w+)\"\]", draw_mermaid(graph)) == [("s0", "draw"), ("s1", "tell")]

@@ -9,15 +9,16 @@ import pytest
 from omniflow.viz.build import build_graph
 from omniflow.viz.curves import cut, from_points, rounded
 from omniflow.viz.fold import fold
+from omniflow.viz.grounds import place_grounds
 from omniflow.viz.layout import Box, Layout, lay_out, port_row
 from omniflow.viz.measure import measure_card, port_at
 from omniflow.viz.model import Graph
 from omniflow_compiler.schedule import Schedule
-from tests.viz.schedules import channel, large, nasty, node, output, schedule, smol_speech
+from tests.viz.schedules import channel, large, nasty, node, output, schedule, smol_speech, workflow
 
 pytest.importorskip("pygraphviz")
 
-SCHEDULES = {"smol": smol_speech(), "nasty": nasty(), "large": large(12)}
+SCHEDULES = {"smol": smol_speech(), "nasty": nasty(), "large": large(12), "workflow": workflow()}
 
 
 @pytest.fixture(scope="module", params=SCHEDULES)
@@ -143,3 +144,13 @@ def test_rounded_corners_are_joined_without_gaps() -> None:
     assert path[0][0] == (0, 0)
     assert path[-1][3] == (0, 40)
     assert all(near(a[3], b[0], 1e-9) for a, b in pairwise(path))
+
+
+def test_a_stage_s_ground_holds_its_own_cards_and_no_others() -> None:
+    graph = build_graph(workflow())
+    layout = fold(lay_out(graph))
+    grounds = list(place_grounds(graph, layout))
+    assert {group.path for group, _ in grounds} == {"draw", "tell"}
+    for vertex in graph.vertices:
+        on = {group.path for group, box in grounds if meet(box, layout.cards[vertex.id])}
+        assert on == ({vertex.stage} if vertex.stage else set()), vertex.id

@@ -164,8 +164,7 @@
       make("h2", "", graph.program),
       table(graph.facts),
       ...(experts.length ? [heading("Experts"), make("ul", "rows", ...experts)] : []),
-      heading("Keys"),
-      make("p", "", "drag or arrows move · wheel, + and − zoom · 0 fits · / searches · c critical path · t theme · Esc clears"),
+      make("p", "keys", "drag or arrows move · wheel, + and − zoom · 0 fits · / searches · c critical path · t theme · Esc clears"),
     );
   }
 
