@@ -60,6 +60,9 @@ def _edge(link: Link, names: dict[str, str]) -> str:
 def _classes(graph: Graph, names: dict[str, str]) -> list[str]:
     colours = LIGHT.values
     lines = [f"  classDef tag fill:{colours['plate']},color:{colours['plate-ink']},stroke:{colours['plate']}"]
+    if graph.groups:
+        lines.append(f"  classDef ground fill:{colours['ground']},stroke:{colours['edge']},color:{colours['muted']}")
+        lines.append(f"  class {','.join(f's{position}' for position in range(len(graph.groups)))} ground")
     ends = [names[vertex.id] for vertex in graph.vertices if vertex.kind in ("input", "output")]
     if ends:
         lines.append(f"  class {','.join(ends)} tag")

@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 
 from omniflow.viz.board import link_name
-from omniflow.viz.build import build_graph, short_type
+from omniflow.viz.build import build_graph
 from omniflow.viz.data import draw_json
+from omniflow.viz.facts import short_type
 from omniflow.viz.measure import measure_card
 from omniflow.viz.model import DrawError, Graph, InnerLoop
 from omniflow.viz.run import read_run
