@@ -145,7 +145,7 @@ class SmolTalker(nn.Module):
         """One forward over all rows; words that start here are read first, together."""
         states = [_word(row) for row in rows]
         self._read([state for state in states if state.memory is None])
-        embeds = [self.model.shared(row.ids) if row.embeds is None else row.embeds for row in rows]
+        embeds = [self._embed(row) for row in rows]
         counts = [len(e) for e in embeds]
         x = pad_sequence(embeds, batch_first=True)
         x = self._decode(x, self._positions(rows, counts), states, counts)
@@ -159,6 +159,15 @@ class SmolTalker(nn.Module):
             )
             for i, row in enumerate(rows)
         ]
+
+    def _embed(self, row: TokenRows) -> Tensor:
+        """[n, D] of a row's new positions, on the device and in the dtype of the weights."""
+        weight = self.model.shared.weight
+        if row.ids is None:
+            assert row.embeds is not None
+            return row.embeds.to(weight)
+        embeds: Tensor = self.model.shared(row.ids.to(weight.device))
+        return embeds
 
     def _read(self, states: Sequence[WordState]) -> None:
         """Encodes the sources and keeps what the decoder's cross attention needs of them."""
@@ -178,7 +187,9 @@ class SmolTalker(nn.Module):
     def _positions(self, rows: Sequence[TokenRows], counts: Sequence[int]) -> Tensor:
         device = self.final_logits_bias.device
         own = [
-            torch.arange(n, device=device) + row.sequence.num_cached if row.positions is None else row.positions
+            torch.arange(n, device=device) + row.sequence.num_cached
+            if row.positions is None
+            else row.positions.to(device)
             for row, n in zip(rows, counts, strict=True)
         ]
         return pad_sequence(own, batch_first=True)
