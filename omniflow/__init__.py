@@ -1,7 +1,7 @@
 """OmniFlow: runs compiled generative programs, a work unit at a time, on torch experts.
 
-`compile` a program to a schedule, `load` the schedule's experts into an engine, `run` or `stream` requests. Nothing here
-imports torch until it is used.
+`compile` a program to a schedule, `load` the schedule's experts into an engine, `run` or `stream` requests. Nothing
+here imports torch until it is used.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from omniflow.batcher import Limits
     from omniflow.engine import Engine
     from omniflow.errors import BindError, BusyError, InputError, OmniFlowError
-    from omniflow.loading import compile, load  # noqa: A004  the verb of the user
+    from omniflow.loading import compile, load
     from omniflow.request import Result, State
     from omniflow.stream import Ended, Piece
     from omniflow_compiler.reader import read_schedule

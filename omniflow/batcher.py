@@ -62,7 +62,7 @@ class Batcher:
                 del self.groups[unit.key]
 
     def take(self) -> list[Unit]:
-        """The next batch: the deepest group's oldest units, as many as the budget admits; empty when nothing is ready."""
+        """The next batch: the deepest group's oldest units, as many as the budget admits; none when none is ready."""
         if not self.groups:
             return []
         group = max(self.groups.values(), key=_depth)

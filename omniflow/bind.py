@@ -11,6 +11,7 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from omniflow.errors import BindError
+from omniflow.experts.lean.errors import CheckpointError
 from omniflow.loops.ar_decode import ARDecode
 from omniflow.loops.audio_decode import AudioDecode
 from omniflow.loops.base import Loop
@@ -31,6 +32,12 @@ BUILT_IN: Mapping[str, str] = {
     "null.talker": "omniflow.experts.null_language:load_talker",
     "null.acoustic": "omniflow.experts.null_sound:load_acoustic",
     "null.vocoder": "omniflow.experts.null_sound:load_vocoder",
+    "smol.acoustic": "omniflow.experts.smol_loaders:load_acoustic",
+    "smol.lexicon": "omniflow.experts.smol_loaders:load_lexicon",
+    "smol.talker": "omniflow.experts.smol_loaders:load_talker",
+    "smol.thinker": "omniflow.experts.smol_loaders:load_thinker",
+    "smol.tokenizer": "omniflow.experts.smol_loaders:load_tokenizer",
+    "smol.vocoder": "omniflow.experts.smol_loaders:load_vocoder",
 }
 
 NEEDS: Mapping[str, tuple[str, ...]] = {  # what a loop kind calls of its expert (omniflow.roles)
@@ -68,7 +75,7 @@ def load_expert(spec: Expert, cache_spec: Cache | None) -> Any:
         loader = find_loader(spec)
         try:
             _LOADED[key] = loader(spec, cache_spec)
-        except (OSError, ValueError, ImportError, RuntimeError) as error:
+        except (OSError, ValueError, ImportError, RuntimeError, CheckpointError) as error:
             raise BindError(f"{spec.place}: component {spec.name} ({spec.use}) cannot be loaded: {error}") from error
     return _LOADED[key]
 
@@ -134,7 +141,7 @@ def _loop(node: Node, expert: Any, entering: Mapping[str, list[Channel]], pools:
     missing = [name for name in NEEDS.get(node.name, ()) if not hasattr(expert, name)]
     if missing:
         raise BindError(
-            f"{node.place}: node {node.id}: {node.expert} cannot be bound by {node.name}, it has no {', '.join(missing)}"
+            f"{node.place}: node {node.id}: {node.name} cannot bind {node.expert}, it has no {', '.join(missing)}"
         )
     try:
         return _make_loop(node, expert, entering, pools)

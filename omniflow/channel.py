@@ -25,10 +25,10 @@ class Window(NamedTuple):
 class Reader(Protocol):
     """Who takes from a channel: told when there is something it can use."""
 
-    def on_item(self, channel: Channel, item: int) -> None:
+    def on_item(self, item: int) -> None:
         """Something of `item` came that the reader can use."""
 
-    def on_end(self, channel: Channel) -> None:
+    def on_end(self) -> None:
         """No more will come."""
 
 
@@ -120,7 +120,7 @@ class Channel:
         elif self.mode == ITEMS and ends_item:
             self._add(1)
         if self.mode == PIECES or (ends_item and self.mode == ITEMS):
-            self.reader.on_item(self, item)
+            self.reader.on_item(item)
 
     def end(self) -> None:
         """No more items will come. An unfinished item ends with it."""
@@ -135,7 +135,7 @@ class Channel:
                 self._add(1 if self.mode == ITEMS else 0)
         self.is_ended = True
         if not self.is_closed:
-            self.reader.on_end(self)
+            self.reader.on_end()
 
     def close(self) -> None:
         """The reader wants no more: what is held is freed and what still comes is dropped."""

@@ -17,7 +17,7 @@ from omniflow.loops.ar_decode import POOL
 from omniflow.loops.base import BadResult, Done, Unit, Wait
 from omniflow.record import result_of, stall_of
 from omniflow.request import Agenda, Lane, NodeRun, Request, Result, State, build
-from omniflow.stream import Outlet, Piece
+from omniflow.stream import Piece
 from omniflow.trace import Trace, UnitEvent
 
 
@@ -250,7 +250,7 @@ class Engine:
                         index,
                         unit.grant,
                         len(units),
-                    )  # fmt: skip
+                    )
                 )
             if type(result) is BadResult:
                 self._fail(run, f"unit {index}: {result.problem}")
@@ -263,7 +263,7 @@ class Engine:
             run.wake_lane(lane)
 
     def _settle(self) -> bool:
-        """Nothing is ready: a request that waits for nobody outside will wait for ever, so it fails and says for what."""
+        """Nothing is ready: who waits for nobody outside waits for ever, so it fails and says for what."""
         stalled = [request for request in self.running.values() if not request.is_held_back]
         for request in stalled:
             self._end(request, State.FAILED, stall_of(request))

@@ -1,4 +1,4 @@
-"""Runs one batch: a single call of the expert, and when that fails row by row, so that only the guilty request fails."""
+"""Runs one batch: a single call of the expert, and where that fails row by row, so that only the guilty fails."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def convert(spec: Input, value: Any) -> Value:
 
 
 def check_params(schedule: Schedule, given: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """`node.attribute` to value, as attributes by node. Errors: InputError for a node or attribute that is not there."""
+    """`node.attribute` to value, as attributes by node. Errors: InputError for a name that is not there."""
     nodes = {node.id: node for node in schedule.nodes}
     found: dict[str, dict[str, Any]] = {}
     for key, value in given.items():

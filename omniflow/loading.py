@@ -12,7 +12,7 @@ from omniflow.engine import Engine
 from omniflow_compiler.schedule import Schedule
 
 
-def compile(  # noqa: A001  the verb of the user
+def compile(
     path: str | PathLike[str], outputs: Sequence[str] | None = None, params: Mapping[str, str] | None = None
 ) -> Schedule:
     """Compiles a program to its schedule; only what the requested outputs need is in it.

@@ -13,10 +13,10 @@ from omniflow.roles import Autoregressor, SequenceState
 
 @runtime_checkable
 class Pooled(Protocol):
-    """An expert whose sequences lease from a ledger."""
+    """An expert whose sequences lease from an arena."""
 
     @property
-    def ledger(self) -> ExtentLedger: ...
+    def arena(self) -> ExtentLedger: ...
 
 
 class PoolError(Exception):
@@ -38,9 +38,9 @@ class Pool:
 
     def open(self, conditions: Mapping[str, Tensor], *, max_positions: int) -> SequenceState | None:
         """A sequence, or None while others hold the room. Errors: ValueError when no others do, with need and have."""
-        ledger = self.expert.ledger if isinstance(self.expert, Pooled) else None
-        if ledger is not None and max_positions > ledger.num_tokens:
-            raise ValueError(f"it needs {max_positions} positions and the cache of {self.name} has {ledger.num_tokens}")
+        arena = self.expert.arena if isinstance(self.expert, Pooled) else None
+        if arena is not None and max_positions > arena.num_tokens:
+            raise ValueError(f"it needs {max_positions} positions and the cache of {self.name} has {arena.num_tokens}")
         sequence = self.expert.open(conditions, max_positions=max_positions)
         if sequence is not None:
             self._open[id(sequence)] = sequence
@@ -57,7 +57,7 @@ class Pool:
     def check(self) -> None:
         """Recounts. Errors: PoolError when the expert's ledger holds more or fewer sequences than are open."""
         if isinstance(self.expert, Pooled):
-            usage, recount = self.expert.ledger.usage(), self.expert.ledger.recount()
+            usage, recount = self.expert.arena.usage(), self.expert.arena.recount()
             if usage != recount or recount.num_live != self.live:
                 raise PoolError(f"{self.name}: {self.live} open sequences, ledger says {usage}, recounted {recount}")
 

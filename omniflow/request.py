@@ -112,14 +112,14 @@ class NodeRun:
 
     # -- being told ------------------------------------------------------------------------------------------------
 
-    def on_item(self, channel: Channel, item: int) -> None:
+    def on_item(self, item: int) -> None:
         lane = self.lanes.get(item if self.each else 0)
         if lane is not None:
             self.wake_lane(lane)
         else:
             self.wake()
 
-    def on_end(self, channel: Channel) -> None:
+    def on_end(self) -> None:
         for lane in self.lanes.values():
             self.wake_lane(lane)
         self.wake()

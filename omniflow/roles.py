@@ -88,7 +88,7 @@ class Tokenizer(Protocol):
 
 @runtime_checkable
 class Embedder(Protocol):
-    """What an autoregressive expert adds when its input can be built outside: from ids, and from rows it has names for."""
+    """What an autoregressive expert adds when its input can be built outside, from ids and from rows with names."""
 
     def embed(self, ids: Tensor) -> Tensor:
         """Input embeddings [n, D] of int64 [n]."""
@@ -98,14 +98,14 @@ class Embedder(Protocol):
 
 
 class Lexicon(Protocol):
-    """Role of components that turn text into what a talker reads, and a talker's words into an acoustic model's input."""
+    """Role of components between text and a talker, and between a talker's words and an acoustic model."""
 
     @property
     def end_id(self) -> int:
         """The id, outside the talker's own, that closes a phrase."""
 
     def spell(self, text: str) -> list[tuple[list[int], list[int]]]:
-        """The words of a phrase in order: (characters for the talker, ids that are spoken as they are); one is empty."""
+        """The words of a phrase in order: (characters for the talker, ids spoken as they are); one is empty."""
 
     def to_acoustic(self, ids: Sequence[int]) -> list[int]:
         """A phrase's ids, words and forced ones joined and without `end_id`, as the acoustic model's input."""

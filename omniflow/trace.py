@@ -20,13 +20,13 @@ class UnitEvent(NamedTuple):
     node: str
     kind: str
     item: int
-    index: int
+    number: int
     size: int
     width: int
 
 
 class TransferEvent(NamedTuple):
-    """`size` elements went over an edge at `time`; an edge is named by its channel's id, an output by `output:NAME`."""
+    """`size` elements went over an edge at `time`; an edge goes by its channel's id, an output by `output:NAME`."""
 
     time: float
     request: int
@@ -48,7 +48,8 @@ class Trace:
 class NodeCount:
     """One node of one request: units by kind, its share of their batches' seconds, what left, how its loops ended.
 
-    Times are the engine's."""
+    Times are the engine's.
+    """
 
     units: Counter[str] = field(default_factory=Counter)
     num_units: int = 0
@@ -100,7 +101,7 @@ def _names(tracks: dict[str, int], units: Sequence[UnitEvent]) -> list[dict[str,
 
 def _unit_events(unit: UnitEvent, node: Node, tracks: dict[str, int]) -> list[dict[str, Any]]:
     track = tracks.get(node.expert or "", 0) if node.kind == "loop" else 0
-    args = {"place": str(node.place), "item": unit.item, "unit": unit.index, "size": unit.size, "width": unit.width}
+    args = {"place": str(node.place), "item": unit.item, "unit": unit.number, "size": unit.size, "width": unit.width}
     base = {"name": f"{unit.node} {unit.kind}", "cat": unit.kind, "ph": "X", "ts": _micros(unit.start)}
     base |= {"dur": _micros(unit.seconds), "args": args | {"request": unit.request}}
     return [{**base, "pid": EXPERTS, "tid": track}, {**base, "pid": REQUESTS, "tid": unit.request}]

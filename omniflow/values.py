@@ -1,4 +1,4 @@
-"""Values on edges: text is `str`, json and scalars are plain Python, everything else is a tensor without request axis."""
+"""Values on edges: text is `str`, json and scalars are plain Python, all else is a tensor without request axis."""
 
 from __future__ import annotations
 

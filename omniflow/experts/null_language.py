@@ -1,4 +1,4 @@
-"""Tiny language models with fixed random weights. All numbers are whole, so sums are exact and no batch changes a bit."""
+"""Tiny language models with fixed random weights. Numbers are whole, so sums are exact and no batch changes a bit."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ class NullSequence(SequenceState):
 class NullLanguage:
     """Role Autoregressor, Embedder. Hidden state t is a hash of the weighted sum of all inputs up to t."""
 
-    def __init__(self, *, vocab_size: int, seed: int, start_ids: Sequence[int], ledger: ExtentLedger) -> None:
+    def __init__(self, *, vocab_size: int, seed: int, start_ids: Sequence[int], arena: ExtentLedger) -> None:
         generator = torch.Generator().manual_seed(seed)
         self.vocab_size = vocab_size
         self.start_ids = tuple(start_ids)
-        self.ledger = ledger
+        self.arena = arena
         self.table = torch.randint(-4, 5, (vocab_size, WIDTH), generator=generator).float()
         self.mix = torch.randint(-4, 5, (WIDTH, WIDTH), generator=generator).float()
         self.head = torch.randint(-4, 5, (WIDTH, vocab_size), generator=generator).float()
@@ -60,7 +60,7 @@ class NullLanguage:
         return self.table[{"pad": 0, "start": 1, "stop": 2}[name]][None]
 
     def open(self, conditions: Mapping[str, Tensor], *, max_positions: int) -> NullSequence | None:
-        extent = self.ledger.lease(max_positions)
+        extent = self.arena.lease(max_positions)
         if extent is None:
             return None
         ids = conditions.get("source", torch.zeros(0, dtype=torch.int64))
@@ -71,7 +71,7 @@ class NullLanguage:
     def close(self, sequence: SequenceState) -> None:
         assert isinstance(sequence, NullSequence)
         assert sequence.extent is not None
-        self.ledger.free(sequence.extent)
+        self.arena.free(sequence.extent)
         sequence.extent = None
 
     def step(self, rows: Sequence[TokenRows]) -> list[StepResult]:
@@ -142,7 +142,7 @@ class NullTalker(NullLanguage):
         return bias
 
 
-def _ledger(cache: Cache | None) -> ExtentLedger:
+def _arena(cache: Cache | None) -> ExtentLedger:
     tokens = cache.block_tokens if cache else 16
     num_bytes = cache.max_bytes if cache else 4 << 20
     return ExtentLedger(num_blocks=max(num_bytes // (tokens * WIDTH * 4), 1), block_tokens=tokens)
@@ -151,10 +151,10 @@ def _ledger(cache: Cache | None) -> ExtentLedger:
 def load_thinker(spec: Expert, cache: Cache | None) -> NullThinker:
     """Attribute `seed`."""
     seed = int(spec.attributes.get("seed", 11))
-    return NullThinker(vocab_size=VOCAB, seed=seed, start_ids=(), ledger=_ledger(cache))
+    return NullThinker(vocab_size=VOCAB, seed=seed, start_ids=(), arena=_arena(cache))
 
 
 def load_talker(spec: Expert, cache: Cache | None) -> NullTalker:
     """Attribute `seed`."""
     seed = int(spec.attributes.get("seed", 12))
-    return NullTalker(vocab_size=TALKER_VOCAB, seed=seed, start_ids=(1,), ledger=_ledger(cache))
+    return NullTalker(vocab_size=TALKER_VOCAB, seed=seed, start_ids=(1,), arena=_arena(cache))

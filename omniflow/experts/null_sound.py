@@ -43,7 +43,7 @@ class NullAcoustic:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class NullVoice(DecoderState):
-    """phase: samples of the pulse so far, modulo the rate; tail: the last frame's samples [HOP], which wait for the next."""
+    """phase: where the pulse is, modulo the rate; tail: the last frame's samples [HOP], which wait for the next."""
 
     generator: torch.Generator
     phase: int = 0

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from omniflow.loops.base import BadResult, Done, Emit, Start, Stream, Unit, Wait
+from omniflow.loops.base import BadResult, Done, Emit, Loop, Start, Stream, Unit, Wait
 from omniflow.loops.sampling import PLAIN, Choice, Sampling, choose, read_sampling
 from omniflow.pool import Pool
 from omniflow.rng import Source
@@ -23,7 +23,7 @@ PROMPT_PORTS = frozenset({"prompt", "prompt_embeds", "forced"})
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Decoding:
-    """One sequence. `prompt` (ids [P] or embeddings [P, D]) and then each chosen token is fed; `num_fed` counts both."""
+    """One sequence. `prompt` (ids [P] or embeddings [P, D]), then each chosen token is fed; `num_fed` counts both."""
 
     sampling: Sampling
     rng: Source
@@ -71,7 +71,7 @@ class Step(NamedTuple):
     logprob: Tensor | None = None
 
 
-class ARDecode:
+class ARDecode(Loop[Decoding]):
     """Ports in: `prompt` or `prompt_embeds`, `forced`, `condition` (a stream, one row per decoded token), and the
 
     expert's own conditions. Ports out: `tokens` without the stop token, `hidden` and `embeds` (the final hidden state
@@ -79,9 +79,6 @@ class ARDecode:
     """
 
     streams = frozenset({"condition"})
-    items: frozenset[str] = frozenset()
-    variadic: frozenset[str] = frozenset()
-    optional = frozenset({"prompt", "prompt_embeds", "forced", "condition"})
     lanes: ClassVar[int] = 64
 
     def __init__(self, node: Node, expert: Autoregressor, *, pool: Pool, holds: Mapping[str, Any], chunk: int) -> None:
@@ -220,26 +217,35 @@ def _rows(expert: Autoregressor, units: Sequence[Unit]) -> list[TokenRows]:
     rows = []
     for unit in units:
         state: Decoding = unit.state
-        assert state.sequence is not None
-        if unit.kind == TOKEN:
-            ids, embeds = state.feed, None
-        else:
-            part = state.prompt[state.num_fed : state.num_fed + unit.grant]
-            ids, embeds = (part, None) if part.ndim == 1 else (None, part)
         is_token = unit.kind == TOKEN
-        if is_token and isinstance(state.row, Tensor) and ids is not None:
-            ids, embeds = None, expert.embed(ids) + state.row
+        ids, embeds = _token(expert, state) if is_token else _part(state, unit.grant)
+        assert state.sequence is not None
         rows.append(
             TokenRows(
                 sequence=state.sequence,
                 ids=ids,
                 embeds=embeds,
                 wants_logits=_wants_logits(unit),
-                wants_hidden=state.wants_hidden and is_token,
-                wants_embeds=state.wants_embeds and is_token,
+                wants_hidden=is_token and state.wants_hidden,
+                wants_embeds=is_token and state.wants_embeds,
             )
         )
     return rows
+
+
+def _token(expert: Autoregressor, state: Decoding) -> tuple[Tensor | None, Tensor | None]:
+    """The next token as ids, or as its embedding plus the condition's row."""
+    if not isinstance(state.row, Tensor):
+        return state.feed, None
+    assert isinstance(expert, Embedder)
+    assert state.feed is not None
+    return None, expert.embed(state.feed) + state.row
+
+
+def _part(state: Decoding, size: int) -> tuple[Tensor | None, Tensor | None]:
+    """The next part of the prompt."""
+    part = state.prompt[state.num_fed : state.num_fed + size]
+    return (part, None) if part.ndim == 1 else (None, part)
 
 
 def _choose(units: Sequence[Unit], results: Sequence[StepResult], vocab_size: int) -> list[Step | BadResult]:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from omniflow.channel import Window
-from omniflow.loops.base import BadResult, Done, Emit, Start, Stream, Unit, Wait
+from omniflow.loops.base import BadResult, Done, Emit, Loop, Start, Stream, Unit, Wait
 from omniflow.loops.checks import problem_of
 from omniflow.roles import DecoderRows, DecoderState, StreamDecoder
 from omniflow_compiler.schedule import Node
@@ -35,12 +35,9 @@ class Frames(NamedTuple):
     is_last: bool
 
 
-class AudioDecode:
+class AudioDecode(Loop[Speaking]):
     """Ports in: the expert's frame ports, all streams of equal length. Port out: `audio`, 1-D samples."""
 
-    items: frozenset[str] = frozenset()
-    variadic: frozenset[str] = frozenset()
-    optional: frozenset[str] = frozenset()
     lanes: ClassVar[int] = 1  # items are heard one after another
 
     def __init__(self, node: Node, expert: StreamDecoder) -> None:
@@ -80,17 +77,8 @@ class AudioDecode:
 
     def advance(self, state: Speaking, result: Tensor) -> list[Emit]:
         """Samples leave as they come."""
+        del state
         return [Emit(self.port, result)] if len(result) else []
-
-    def finalize(self, state: Speaking) -> list[Emit]:
-        """The last chunk drained the decoder."""
-        return []
-
-    def behaviour(self, state: Speaking) -> None:
-        """Nothing is chosen here, so there is nothing to record."""
-
-    def release(self, state: Speaking) -> None:
-        """Nothing is leased."""
 
 
 def _join(windows: Mapping[str, Window]) -> Frames:

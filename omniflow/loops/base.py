@@ -6,9 +6,10 @@ of a loaded schedule and holds nothing of any request: that is in the state that
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from omniflow.channel import Channel, Window
 from omniflow.rng import Source
@@ -124,36 +125,45 @@ class Start:
     rollout: bool = False
 
 
-class Loop(Protocol[S]):
-    """One per node. `streams` are ports taken piece by piece, `items` ports taken item by item, others as values.
+class Loop(ABC, Generic[S]):
+    """One per node of a loaded schedule.
 
-    `lanes` bounds how many items of an `each` node are in work at once. `execute` may be called on any loop of the
-    same kind with units of several nodes: all it needs is in the units.
+    streams: ports taken piece by piece; items: ports taken item by item; all others are finished values. variadic:
+    ports that several edges may enter. lanes: how many items of an `each` node are in work at once. `execute` may be
+    called on any loop of the same kind with units of several nodes: all it needs is in the units.
     """
 
-    streams: frozenset[str]
-    items: frozenset[str]
-    variadic: frozenset[str]
-    optional: frozenset[str]
-    lanes: ClassVar[int]
+    streams: frozenset[str] = frozenset()
+    items: frozenset[str] = frozenset()
+    variadic: frozenset[str] = frozenset()
+    lanes: ClassVar[int] = 1
 
+    @abstractmethod
     def init(self, start: Start) -> S:
         """The state of one request's item. Errors: ValueError for inputs the loop cannot start with."""
 
+    @abstractmethod
     def next(self, state: S) -> Unit | Wait | Done:
         """Describes the next unit; touches no kernel."""
 
-    def execute(self, expert: Any, units: Sequence[Unit]) -> list[Result]:
+    @abstractmethod
+    def execute(self, expert: Any, units: Sequence[Unit]) -> Sequence[Result | BadResult]:
         """One batched call of the expert; result i belongs to unit i."""
 
+    @abstractmethod
     def advance(self, state: S, result: Result) -> Sequence[Emit]:
         """Folds a result into the state and says what leaves."""
 
     def finalize(self, state: S) -> Sequence[Emit]:
-        """What leaves at the end, after `Done`."""
+        """What leaves at the end, after `Done`; nothing unless a loop holds something back."""
+        del state
+        return ()
 
     def behaviour(self, state: S) -> Mapping[str, Any] | None:
         """What a trainer needs to know of a finished state's choices, under the rollout profile."""
+        del state
+        return None
 
     def release(self, state: S) -> None:
         """Gives back what the state holds; called exactly once, also after cancel and failure."""
+        del state

@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from omniflow.loops.base import BadResult, Done, Emit, Start, Unit, Wait
+from omniflow.loops.base import BadResult, Done, Emit, Loop, Start, Unit, Wait
 from omniflow.loops.checks import problem_of
 from omniflow.roles import Encoder
 from omniflow_compiler.schedule import Node
@@ -25,13 +25,9 @@ class Encoding:
     is_done: bool = False
 
 
-class Encode:
+class Encode(Loop[Encoding]):
     """Ports in and out are the expert's own."""
 
-    streams: frozenset[str] = frozenset()
-    items: frozenset[str] = frozenset()
-    variadic: frozenset[str] = frozenset()
-    optional: frozenset[str] = frozenset()
     lanes: ClassVar[int] = 16
 
     def __init__(self, node: Node, expert: Encoder) -> None:
@@ -56,16 +52,6 @@ class Encode:
         """Every port's features leave at once."""
         state.is_done = True
         return [Emit(port, result[port]) for port in self.ports]
-
-    def finalize(self, state: Encoding) -> list[Emit]:
-        """Nothing is held back."""
-        return []
-
-    def behaviour(self, state: Encoding) -> None:
-        """Nothing is chosen here, so there is nothing to record."""
-
-    def release(self, state: Encoding) -> None:
-        """Nothing is leased."""
 
 
 def _checked(result: Features) -> Features | BadResult:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import torch
 
 from omniflow.channel import Window
-from omniflow.loops.base import BadResult, Done, Emit, Start, Stream, Unit, Wait
+from omniflow.loops.base import BadResult, Done, Emit, Loop, Start, Stream, Unit, Wait
 from omniflow.ops.base import Call, Op
 from omniflow.values import Value
 from omniflow_compiler.schedule import Node
@@ -26,7 +26,7 @@ class Running:
     is_done: bool = False
 
 
-class RunOp:
+class RunOp(Loop[Running]):
     """Ports are the op's."""
 
     lanes: ClassVar[int] = 16
@@ -37,7 +37,6 @@ class RunOp:
         self.streams = op.pieces | op.items
         self.items = op.items
         self.variadic = op.variadic
-        self.optional = op.optional
         self.key = ("op", node.id, node.name)
 
     def init(self, start: Start) -> Running:
@@ -91,6 +90,7 @@ class RunOp:
     @torch.inference_mode()
     def execute(self, expert: Any, units: Sequence[Unit]) -> list[list[Emit] | BadResult]:
         """Calls one after another: an op is cheap and may fail for its own request alone."""
+        del expert
         results: list[list[Emit] | BadResult] = []
         for unit in units:
             run, call = unit.payload
@@ -102,14 +102,5 @@ class RunOp:
 
     def advance(self, state: Running, result: list[Emit]) -> list[Emit]:
         """What the op gave."""
+        del state
         return result
-
-    def finalize(self, state: Running) -> list[Emit]:
-        """The last call gave everything."""
-        return []
-
-    def behaviour(self, state: Running) -> None:
-        """Nothing is chosen here, so there is nothing to record."""
-
-    def release(self, state: Running) -> None:
-        """Nothing is leased."""

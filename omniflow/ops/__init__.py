@@ -1,0 +1,1 @@
+"""Ops: small functions between loops, one table of them all."""

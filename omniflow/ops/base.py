@@ -41,4 +41,3 @@ class Op:
     pieces: frozenset[str] = frozenset()
     items: frozenset[str] = frozenset()
     variadic: frozenset[str] = frozenset()
-    optional: frozenset[str] = frozenset()

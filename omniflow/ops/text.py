@@ -41,7 +41,7 @@ def messages_of(value: Any, system: str | None = None) -> list[dict[str, str]]:
 
 @dataclass(slots=True)
 class Decoded:
-    """Ids so far; those before `start` are no longer needed to decode what follows, those before `stop` were emitted."""
+    """Ids so far; those before `start` matter no more to what follows, those before `stop` were emitted."""
 
     ids: list[int] = field(default_factory=list)
     start: int = 0

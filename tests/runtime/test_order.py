@@ -33,7 +33,7 @@ def test_every_unit_and_every_transfer_is_in_the_trace() -> None:
         for node, record in result.record["nodes"].items():
             units = [unit for unit in trace.units if (unit.request, unit.node) == (request, node)]
             assert len(units) == sum(record["units"].values())
-            assert [unit.index for unit in units] == list(range(len(units)))
+            assert [unit.number for unit in units] == list(range(len(units)))
         for edge in running.schedule.channels:
             node, _, port = edge.source.partition(".")
             if not port:

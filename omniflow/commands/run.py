@@ -1,0 +1,144 @@
+"""`omniflow run`: one request from inputs to files."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from omniflow.artefacts import Artefact, artefact
+from omniflow.catalog import find_spec
+from omniflow.commands.progress import Progress, make_progress
+from omniflow.commands.values import read_inputs
+from omniflow.engine import Engine
+from omniflow.errors import InputError, OmniFlowError
+from omniflow.files import WriteError, write_bytes
+from omniflow.inputs import check_inputs
+from omniflow.loading import compile, load
+from omniflow.request import Result, State
+from omniflow.trace import chrome_trace
+from omniflow_compiler.reader import read_schedule
+from omniflow_compiler.schedule import Schedule, ScheduleError
+
+OK, FAILED, MISUSED, INTERRUPTED = 0, 1, 2, 130
+
+
+def run(
+    schedule: Schedule | str | Path,
+    *,
+    inputs: Mapping[str, str],
+    out: Path,
+    seed: int,
+    profile: str,
+    as_json: bool,
+    trace: bool,
+) -> int:
+    """Runs one request and writes its artefacts into `out`; returns the exit code.
+
+    schedule: compiled already, or the path or catalogue name of a program or schedule file.
+    """
+    try:
+        compiled = schedule if isinstance(schedule, Schedule) else _find(schedule)
+        values = read_inputs(compiled, inputs)
+        check_inputs(compiled, values)
+        _check_folder(out)
+        engine = load(compiled, profile=profile, trace=trace)
+        result = _run(engine, values, seed, make_progress(compiled, quiet=as_json))
+        return _report(engine, result, out, as_json=as_json)
+    except InputError as error:
+        return _say(str(error), MISUSED)
+    except (OmniFlowError, ScheduleError, WriteError) as error:
+        return _say(str(error), FAILED)
+
+
+def _find(spec: str | Path) -> Schedule:
+    path = find_spec(str(spec))
+    return read_schedule(path) if path.suffix == ".json" else compile(path)
+
+
+def _check_folder(out: Path) -> None:
+    """Finds out before anything is loaded whether files can be written there. Errors: WriteError."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=out):
+            pass
+    except OSError as error:
+        raise WriteError(f"cannot write into {out}: {(error.strerror or 'error').lower()}") from None
+
+
+def _run(engine: Engine, values: Mapping[str, Any], seed: int, progress: Progress) -> Result:
+    request = engine.submit(values, seed=seed, listener=progress.piece)
+    with progress, _stopping_at_units(engine, request):
+        while (result := engine.result(request)) is None:
+            engine.step()
+            progress.tick(engine, request)
+    return result
+
+
+@contextmanager
+def _stopping_at_units(engine: Engine, request: int) -> Iterator[None]:
+    """The first Ctrl-C ends the request at its next unit; a second one interrupts at once."""
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        engine.cancel(request)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _report(engine: Engine, result: Result, out: Path, *, as_json: bool) -> int:
+    """Writes the files of a run that went through or was stopped; a failed run leaves the folder as it was."""
+    if result.state in (State.DONE, State.CANCELLED):
+        for file in _artefacts(engine, result):
+            write_bytes(out / file.name, file.data)
+        if result.state is State.DONE:
+            for stale in (path for spec in engine.schedule.outputs for path in out.glob(f"{spec.name}.partial.*")):
+                stale.unlink(missing_ok=True)
+    if as_json:
+        print(json.dumps(result.record, indent=1, ensure_ascii=False))
+    if result.state is State.CANCELLED:
+        return _say("interrupted; what was whole is kept", INTERRUPTED)
+    if result.state is not State.DONE:
+        return _say(result.error or f"the request was {result.state}", FAILED)
+    print(closing_line(result.record), file=sys.stderr if as_json else sys.stdout)
+    return OK
+
+
+def _artefacts(engine: Engine, result: Result) -> Iterator[Artefact]:
+    """Outputs first, the record of them last."""
+    for spec in engine.schedule.outputs:
+        known = result.record["outputs"].get(spec.name)
+        if known is not None and (known["whole"] or known["elements"]):
+            yield artefact(spec, result.outputs[spec.name], is_whole=known["whole"])
+    if engine.trace is not None:
+        yield Artefact(name="trace.json", data=chrome_trace(engine.trace, engine.schedule).encode())
+    yield Artefact(name="run.json", data=(json.dumps(result.record, indent=1, ensure_ascii=False) + "\n").encode())
+
+
+def closing_line(record: Mapping[str, Any]) -> str:
+    """Tokens, seconds of audio, times to first text and audio, real-time factor: those that there are."""
+    parts = [f"{record['tokens']} tokens"] if record["tokens"] else []
+    if record["audio_seconds"]:
+        parts.append(f"{record['audio_seconds']:.2f} s of audio")
+    if record["time_to_first_text"] is not None:
+        parts.append(f"first text after {record['time_to_first_text']:.2f} s")
+    if record["time_to_first_audio"] is not None:
+        parts.append(f"first audio after {record['time_to_first_audio']:.2f} s")
+    if record["real_time_factor"] is not None:
+        parts.append(f"real-time factor {record['real_time_factor']:.2f}")
+    return ", ".join([*parts, f"{record['seconds']:.2f} s in all"])
+
+
+def _say(line: str, code: int) -> int:
+    print(f"omniflow: {line}", file=sys.stderr)
+    return code
