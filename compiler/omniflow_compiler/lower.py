@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from omniflow_compiler.graph import Component, Edge, Node, ProgramGraph
 from omniflow_compiler.library.signature import Port as PortSignature
-from omniflow_compiler.passes.plan import Plan, size_number
+from omniflow_compiler.passes.memory import weight_bytes
+from omniflow_compiler.passes.plan import Plan
 from omniflow_compiler.passes.types import Types
 from omniflow_compiler.schedule import (
     Cache,
@@ -29,7 +31,7 @@ from omniflow_compiler.schedule import Inner as ScheduledInner
 from omniflow_compiler.schedule import Node as ScheduledNode
 from omniflow_compiler.source import Span
 from omniflow_compiler.spec import StageSpec
-from omniflow_compiler.types import DTYPE_BYTES, UNKNOWN, Type
+from omniflow_compiler.types import UNKNOWN, Type
 from omniflow_compiler.version import VERSION
 
 
@@ -52,10 +54,11 @@ def lower(graph: ProgramGraph, types: Types, plan: Plan, outputs: Sequence[str])
         caches=tuple(_caches(graph, plan)),
         nodes=nodes,
         channels=tuple(_channels(graph, types, plan)),
-        buffers=plan.buffers,
-        memory=plan.memory,
-        critical_path=plan.critical_path,
-        critical_seconds=plan.critical_seconds,
+        buffers=plan.memory.buffers,
+        memory=plan.memory.devices,
+        critical_path=plan.timeline.critical_path,
+        critical_seconds=_seconds(plan.timeline.seconds),
+        lengths={name: math.ceil(length.elements) for name, length in sorted(plan.lengths.known.items())},
     )
     return replace(schedule, content_hash=content_hash(schedule))
 
@@ -64,20 +67,27 @@ def _scheduled(graph: ProgramGraph, plan: Plan) -> Iterable[Node]:
     return (graph.nodes[name] for name in plan.order)
 
 
+def _seconds(value: float) -> float:
+    """Sums of floats differ in their last digits by order; nobody plans in less than nanoseconds."""
+    return round(value, 9)
+
+
 def place(span: Span) -> Place:
+    """Where a span begins."""
     return Place(file=span.file, line=span.line, column=span.column)
 
 
 def port_type(type: Type) -> PortType:
     """The part of a type that the runtime reads."""
     rate = type.rate
+    vocabulary = None if type.vocabulary is None else type.vocabulary.number
     return PortType(
         text=str(type),
         base=type.base,
         dtype=type.dtype,
         axes=tuple(str(axis.size) + ("*" if axis.items else "") for axis in type.axes),
         rate_hz=None if rate is None or rate.variable is not None else float(rate.factor),
-        vocabulary=None if type.vocabulary is None else size_number(type.vocabulary),
+        vocabulary=None if vocabulary is None else int(vocabulary),
     )
 
 
@@ -133,7 +143,7 @@ def _expert(component: Component) -> Expert:
         device=spec.device,
         attributes=_json(component.attributes),
         sizes=dict(sorted(component.sizes.items())),
-        weight_bytes=component.num_parameters * DTYPE_BYTES.get(spec.dtype, 4),
+        weight_bytes=weight_bytes(component),
         digest=hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest(),
         place=place(spec.name.span),
     )
@@ -194,7 +204,7 @@ def _node(node: Node, graph: ProgramGraph, types: Types, plan: Plan) -> Schedule
         attributes=_json(node.attributes),
         each=node.each,
         when=str(node.spec.when.value) if node.spec.when is not None else None,
-        inputs=tuple(_in_port(port, node, graph, types) for port in node.inputs.values()),
+        inputs=tuple(_in_port(port, node, types) for port in node.inputs.values()),
         outputs=tuple(
             Port(
                 name=port.name,
@@ -206,10 +216,14 @@ def _node(node: Node, graph: ProgramGraph, types: Types, plan: Plan) -> Schedule
         units=plan.units[node.id],
         depth=plan.depths[node.id],
         place=place(node.span),
+        lengths=dict(sorted(plan.bounds.lengths.get(node.id, {}).items())),
+        starts_at=_seconds(plan.timeline.starts[node.id]),
+        ends_at=_seconds(plan.timeline.ends[node.id]),
+        state_bytes=plan.memory.state_bytes.get(node.id, 0),
     )
 
 
-def _in_port(port: PortSignature, node: Node, graph: ProgramGraph, types: Types) -> Port:
+def _in_port(port: PortSignature, node: Node, types: Types) -> Port:
     """An input as it arrives; one that nothing feeds keeps the signature's type."""
     arriving = types.inputs.get((node.id, port.name))
     return Port(name=port.name, type=port_type(arriving or port.pattern), streams=port.streams)
@@ -237,7 +251,7 @@ def _channel(edge: Edge, order: int, types: Types, plan: Plan) -> Channel:
         port=edge.spec.target.port,
         order=order,
         streams=edge.spec.streams,
-        capacity=plan.capacities.get(edge.key, 0),
+        capacity=plan.memory.capacities.get(edge.key, 0),
         chunk=edge.attribute("chunk", 0),
         first_chunk=edge.attribute("first_chunk", edge.attribute("chunk", 0)),
         left_context=edge.attribute("left_context", 0),
@@ -247,4 +261,5 @@ def _channel(edge: Edge, order: int, types: Types, plan: Plan) -> Channel:
         back_edge=_json(written["back_edge"].value) if "back_edge" in written else None,
         type=port_type(types.inputs.get((edge.target_node, edge.spec.target.port), UNKNOWN)),
         place=place(edge.spec.span),
+        bytes=plan.memory.channel_bytes.get(edge.key, 0),
     )

@@ -25,6 +25,7 @@ from omniflow_compiler.load import Scalar, read_document
 from omniflow_compiler.lower import lower
 from omniflow_compiler.names import unknown
 from omniflow_compiler.parse import kind_of, parse_program
+from omniflow_compiler.passes.bounds import check_bounds, check_card_bounds
 from omniflow_compiler.passes.budget import check_budget
 from omniflow_compiler.passes.capabilities import reached_capabilities
 from omniflow_compiler.passes.plan import Plan, plan_run
@@ -112,7 +113,8 @@ def _check_card(
 ) -> Compilation:
     card = read_card(path, tree, overrides, sources, report)
     components = resolve_components(card, options.library, report)
-    resolve_loops(card, components, options.library, report)
+    loops = resolve_loops(card, components, options.library, report)
+    check_card_bounds(loops, card.loops, report)
     _check_params(overrides, card.params, {}, report)
     _check_capabilities(card, set(), path, path, options, report)
     return Compilation(report=report, sources=sources, kind="card")
@@ -134,6 +136,7 @@ def _analyse(program: ProgramSpec, card: CardSpec, options: Options, report: Rep
     nodes = resolve_nodes(program, loops, card, components, options.library, report)
     graph = build_graph(program, card, components, nodes, report)
     check_structure(graph, report)
+    check_bounds(graph, report)
     types = infer_types(graph, report)
     check_streams(graph, report)
     return graph, types

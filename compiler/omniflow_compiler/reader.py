@@ -124,7 +124,7 @@ def _build_record(kind: type, value: Any, path: str, places: Mapping[str, Any], 
             built[key] = _build(Place, None, path, places, name)
         elif key in value:
             built[key] = _build(_hints(kind)[key], value[key], f"{path}/{key}", places, name)
-        elif field.default is MISSING:
+        elif field.default is MISSING and field.default_factory is MISSING:
             raise ScheduleError(f"{name}: not a schedule of this version: `{path}/{key}` is missing")
     return kind(**built)
 

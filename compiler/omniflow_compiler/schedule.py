@@ -108,11 +108,15 @@ class Port:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitTemplate:
-    """The kind of work unit a node issues, how many are expected and the predicted seconds of one."""
+    """The kind of work unit a node issues, how many are expected and the predicted seconds of one.
+
+    `expert` is named for units of an inner loop; the others run on the node's own.
+    """
 
     kind: str
     expected: int
     seconds: float
+    expert: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +156,10 @@ class Node:
     `kind` is "op" or "loop"; `name` is the op's or the loop kind's name; `expert` names the expert it is bound to;
     `attributes` are checked and have all defaults filled in. `each` maps the node over the items of its streams.
     `depth` is the longest distance from an input; the batcher serves larger depths first.
+    `lengths` gives the names that an expression in the attributes reads (`think.tokens`) the ports (`node.port`) whose
+    elements they count: the value is final once that node has ended, and never above what its own bound allows.
+    `starts_at` and `ends_at` are predicted seconds after the request's start, were every node to run as soon as it can;
+    `state_bytes` is what a loop without a cache keeps for itself.
     """
 
     id: str
@@ -169,11 +177,18 @@ class Node:
     units: tuple[UnitTemplate, ...]
     depth: int
     place: Place
+    lengths: Mapping[str, str] = field(default_factory=dict)
+    starts_at: float = 0.0
+    ends_at: float = 0.0
+    state_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Channel:
-    """An edge. `streams` is true for `~>`; sizes count elements of the leading axis, zero chunk means "as produced"."""
+    """An edge. `streams` is true for `~>`; sizes count elements of the leading axis, zero chunk means "as produced".
+
+    `bytes` is what a full channel holds; zero for `->`, whose value is a buffer.
+    """
 
     id: str
     source: str  # "node.port", or the name of a program input
@@ -191,11 +206,15 @@ class Channel:
     back_edge: Json
     type: PortType
     place: Place
+    bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Buffer:
-    """A finished value that is held between its producer and its last consumer (positions in `nodes`)."""
+    """A finished value that is held between its producer and its last consumer (positions in `nodes`).
+
+    `port` is `node.port`, or the name of a program input.
+    """
 
     port: str
     bytes: int
@@ -214,7 +233,10 @@ class Holder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """Peak bytes on one device, the position at which it is reached, and the holders there, largest first."""
+    """Peak bytes on one device while one request runs, the position at which it is reached, and the largest holders.
+
+    It holds for every interleaving of nodes: buffers share a place only where one must be gone before the other comes.
+    """
 
     device: str
     peak_bytes: int
@@ -244,6 +266,7 @@ class Schedule:
     memory: tuple[Memory, ...]
     critical_path: tuple[str, ...]
     critical_seconds: float
+    lengths: Mapping[str, int] = field(default_factory=dict)  # elements assumed of what a request decides
     content_hash: str = field(default="")
 
     def to_json(self) -> str:

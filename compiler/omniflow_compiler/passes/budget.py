@@ -1,33 +1,61 @@
-"""Refuses a plan that needs more memory than its device has, with the largest holders at the peak."""
+"""Refuses a plan that needs more memory than its device has, with a table of the largest holders at the peak."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 from omniflow_compiler import codes
 from omniflow_compiler.diagnostics import Label, Report
 from omniflow_compiler.graph import ProgramGraph
 from omniflow_compiler.passes.plan import Plan
 from omniflow_compiler.quantities import show_bytes
+from omniflow_compiler.schedule import Holder, Memory
+from omniflow_compiler.source import Span
+from omniflow_compiler.tables import table
+
+MAX_ROWS = 8
 
 
 def check_budget(plan: Plan, graph: ProgramGraph, report: Report) -> None:
     """Reports each device over its budget."""
-    for memory in plan.memory:
+    for memory in plan.memory.devices:
         if memory.budget_bytes is None or memory.peak_bytes <= memory.budget_bytes:
             continue
-        table = "; ".join(f"{h.kind} {h.name} {show_bytes(h.bytes)}" for h in memory.holders[:6])
-        labels = []
-        for holder in memory.holders[:3]:
-            component = graph.components.get(holder.name)
-            if holder.kind == "weights" and component is not None:
-                labels.append(Label(span=component.spec.name.span, text=f"weights of {show_bytes(holder.bytes)}"))
-            elif holder.kind == "cache" and holder.name in graph.card.caches:
-                labels.append(
-                    Label(span=graph.card.caches[holder.name].name.span, text=f"cache of {show_bytes(holder.bytes)}")
-                )
+        over = show_bytes(memory.peak_bytes - memory.budget_bytes)
+        head = f"{memory.device} needs {show_bytes(memory.peak_bytes)}, its budget is {show_bytes(memory.budget_bytes)}"
         report.add(
             codes.OVER_BUDGET,
             graph.program.id.span,
-            f"{memory.device} needs {show_bytes(memory.peak_bytes)}, its budget is {show_bytes(memory.budget_bytes)}",
-            labels=labels,
-            help=[f"largest at the peak: {table}", "use a smaller dtype or cache, or request fewer outputs"],
+            "\n".join([f"{head} ({over} too much)", *holder_table(memory)]),
+            labels=list(_labels(memory, graph)),
+            help=["use a smaller dtype or cache, move a component to another device, or request fewer outputs"],
         )
+
+
+def holder_table(memory: Memory) -> Iterator[str]:
+    """The largest holders at the peak, the rest in one row, and their share of the whole."""
+    shown = memory.holders[:MAX_ROWS]
+    rest = memory.peak_bytes - sum(holder.bytes for holder in shown)
+    rows = [(holder.kind, holder.name, holder.bytes) for holder in shown]
+    rows += [("others", "", rest)] if rest else []
+    peak = max(memory.peak_bytes, 1)
+    yield from table(
+        [(show_bytes(size), f"{100 * size / peak:.1f} %", kind, name) for kind, name, size in rows], ">><<", indent=4
+    )
+
+
+def _labels(memory: Memory, graph: ProgramGraph) -> Iterator[Label]:
+    for holder in memory.holders[:3]:
+        span = _declared(holder, graph)
+        if span is not None and 10 * holder.bytes > memory.peak_bytes:
+            yield Label(span=span, text=f"{show_bytes(holder.bytes)} of {holder.kind}")
+
+
+def _declared(holder: Holder, graph: ProgramGraph) -> Span | None:
+    if holder.kind == "weights":
+        return graph.components[holder.name].spec.name.span
+    if holder.kind == "cache":
+        return graph.card.caches[holder.name].name.span
+    if holder.kind == "state":
+        return graph.nodes[holder.name].span
+    return None

@@ -1,0 +1,118 @@
+"""Lengths that a request decides: bounds where a loop declares one, assumptions where nothing tells."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from omniflow_compiler.graph import Node, ProgramGraph
+from omniflow_compiler.library.signature import Port
+from omniflow_compiler.passes.types import Types
+from omniflow_compiler.types import ANY, DTYPE_BYTES, Axis, Size, Type
+
+DEFAULT_LENGTH = 512  # elements of an axis whose length nothing tells
+DEFAULT_ITEMS = 16  # items of a stream of items
+
+
+@dataclass(frozen=True, slots=True)
+class Length:
+    """Elements of an axis; `is_bound` says that no request can have more."""
+
+    elements: Fraction
+    is_bound: bool
+
+
+@dataclass(slots=True)
+class Lengths:
+    """The length of every symbol of the needed nodes' types."""
+
+    types: Types
+    known: dict[str, Length] = field(default_factory=dict)
+
+    def of(self, symbol: str) -> Fraction:
+        """Elements of the axis that the symbol counts."""
+        found = self.known.get(symbol)
+        return Fraction(DEFAULT_LENGTH) if found is None else found.elements
+
+    def elements(self, type: Type) -> int:
+        """Elements of a value of the type, items included."""
+        product = Fraction(1)
+        for axis in type.axes:
+            product *= max(Fraction(1), axis.size.evaluate(self.of))
+        return math.ceil(product)
+
+    def bytes(self, type: Type) -> int:
+        """Bytes of a value of the type."""
+        if type.base in ("text", "json", "record"):
+            return 4 * DEFAULT_LENGTH * self.elements(type)
+        return DTYPE_BYTES.get(type.dtype or "", 4) * self.elements(type)
+
+    def is_bound(self, size: Size) -> bool:
+        """Whether no request can have more than `size` evaluates to."""
+        return all(symbol in self.known and self.known[symbol].is_bound for symbol, _ in size.terms)
+
+    def items(self, node: Node) -> int:
+        """How often a node with `each` runs; 1 for any other."""
+        if not node.each:
+            return 1
+        counts = [
+            axes[0].size.evaluate(self.of)
+            for port in node.outputs
+            if (axes := self.types.outputs[node.id, port].axes) and axes[0].items
+        ]
+        return max(1, math.ceil(max(counts, default=DEFAULT_ITEMS)))
+
+
+def measure(graph: ProgramGraph, types: Types, order: Iterable[str], bounds: Mapping[str, int]) -> Lengths:
+    """Lengths of all symbols that the nodes introduce; `bounds` has the most tokens of loops that declare it."""
+    lengths = Lengths(types)
+    for name in order:
+        node = graph.nodes[name]
+        for symbol, port, axis in _introduced(node, types):
+            lengths.known[symbol] = _length(node, port, axis, symbol, lengths, bounds)
+    return lengths
+
+
+def _introduced(node: Node, types: Types) -> Iterator[tuple[str, Port, Axis]]:
+    """The symbols that belong to a node, with the port and the axis that show them."""
+    seen = set()
+    for port in node.outputs.values():
+        for axis in types.outputs[node.id, port.name].axes:
+            for symbol, _ in axis.size.terms:
+                if symbol.startswith(f"{node.id}.") and symbol not in seen:
+                    seen.add(symbol)
+                    yield symbol, port, axis
+
+
+def _length(node: Node, port: Port, axis: Axis, symbol: str, lengths: Lengths, bounds: Mapping[str, int]) -> Length:
+    if node.id in bounds and symbol == f"{node.id}.T":
+        return Length(Fraction(bounds[node.id]), True)
+    arriving = [
+        _leading(node, entry.name, axis.items, lengths) for entry in node.inputs.values() if _alike(entry, port)
+    ]
+    known = [length for length in arriving if length is not None]
+    if known and node.op is not None:
+        total = sum((length.elements for length in known), Fraction(0)) if len(known) > 1 else known[0].elements
+        return Length(total, all(length.is_bound for length in known))
+    return Length(Fraction(DEFAULT_ITEMS if axis.items else DEFAULT_LENGTH), False)
+
+
+def _alike(entry: Port, port: Port) -> bool:
+    """Whether an op's output is made of that input's elements: both are of the same variable base."""
+    base = port.pattern.base
+    return base.startswith(ANY) and entry.pattern.base == base
+
+
+def _leading(node: Node, port: str, items: bool, lengths: Lengths) -> Length | None:
+    """How many items, or elements over all items, arrive at a port."""
+    type = lengths.types.inputs.get((node.id, port))
+    if type is None or not type.axes:
+        return None
+    count = 1 if items or not type.is_items else 2
+    sizes = [axis.size for axis in type.axes[:count]]
+    product = Fraction(1)
+    for size in sizes:
+        product *= max(Fraction(1), size.evaluate(lengths.of))
+    return Length(product, all(lengths.is_bound(size) for size in sizes))

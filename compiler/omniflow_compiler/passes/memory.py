@@ -1,0 +1,172 @@
+"""Memory per device: weights and caches that stay, what loops and channels hold, finished values."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from omniflow_compiler.graph import Component, Edge, Node, ProgramGraph
+from omniflow_compiler.passes.buffers import live_buffers, share_places
+from omniflow_compiler.passes.lengths import DEFAULT_ITEMS, DEFAULT_LENGTH, Lengths
+from omniflow_compiler.passes.order import edges_into
+from omniflow_compiler.passes.streams import must_hold_all
+from omniflow_compiler.passes.types import Types
+from omniflow_compiler.schedule import Buffer, Holder, Memory
+from omniflow_compiler.types import DTYPE_BYTES, Type
+
+DEFAULT_CAPACITY = 256
+EVERYTHING = 1 << 30  # capacity of a channel whose reader starts after its end and whose length has no bound
+MAX_HOLDERS = 12  # listed in a schedule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryPlan:
+    """Capacities and bytes of `~>` edges by key, bytes of loops' own state by node, buffers, peak per device."""
+
+    capacities: Mapping[int, int]
+    channel_bytes: Mapping[int, int]
+    state_bytes: Mapping[str, int]
+    buffers: tuple[Buffer, ...]
+    devices: tuple[Memory, ...]
+
+
+def plan_memory(
+    graph: ProgramGraph,
+    types: Types,
+    order: Sequence[str],
+    lengths: Lengths,
+    bounds: Mapping[str, int],
+    budgets: Mapping[str, int],
+) -> MemoryPlan:
+    """The plan for these nodes; `budgets` has bytes per device where a limit was given."""
+    streams = [edge for edge in edges_into(graph, order) if edge.spec.streams]
+    capacities = {edge.key: _capacity(edge, graph, types, lengths) for edge in streams}
+    held = {edge.key: _channel_bytes(edge, capacities[edge.key], graph, types, lengths) for edge in streams}
+    state = {name: size for name in order if (size := _state_bytes(graph.nodes[name], bounds))}
+    buffers = tuple(live_buffers(graph, types, order, lengths))
+    device_of = {name: device for name in order if (device := _device(graph.nodes[name])) is not None}
+    resident: dict[str, list[Holder]] = defaultdict(list)
+    for device, holder in _residents(graph, order):
+        resident[device].append(holder)
+    for name, size in state.items():
+        resident[device_of[name]].append(Holder(name=name, kind="state", bytes=size))
+    for edge in streams:
+        name = f"{edge.spec.source} ~> {edge.spec.target}"
+        holder = Holder(name=name, kind="channel", bytes=held[edge.key])
+        resident[device_of.get(edge.target_node, "cpu")].append(holder)
+    return MemoryPlan(
+        capacities=capacities,
+        channel_bytes=held,
+        state_bytes=state,
+        buffers=buffers,
+        devices=tuple(_peaks(graph, order, buffers, device_of, resident, budgets)),
+    )
+
+
+def _device(node: Node) -> str | None:
+    return None if node.component is None else node.component.spec.device
+
+
+def weight_bytes(component: Component) -> int:
+    """Bytes of a component's weights in its dtype."""
+    return component.num_parameters * DTYPE_BYTES.get(component.spec.dtype, 4)
+
+
+def _residents(graph: ProgramGraph, order: Sequence[str]) -> Iterator[tuple[str, Holder]]:
+    """Weights once per component, pools once per device that leases from them."""
+    found: dict[tuple[str, str, str], int] = {}
+    for name in order:
+        node = graph.nodes[name]
+        for component in node.components:
+            found[component.spec.device, "weights", component.spec.name.text] = weight_bytes(component)
+        for loop, component in zip(node.loop_specs, node.components, strict=False):
+            if loop.cache is not None and loop.cache.text in graph.card.caches:
+                size = graph.card.caches[loop.cache.text].max_bytes
+                found[component.spec.device, "cache", loop.cache.text] = size
+    for (device, kind, holder), size in found.items():
+        if size:
+            yield device, Holder(name=holder, kind=kind, bytes=size)
+
+
+def _state_bytes(node: Node, bounds: Mapping[str, int]) -> int:
+    """Keys and values of loops that lease from no cache, for as many tokens as they may decode."""
+    total = 0
+    for loop, component in zip(node.loop_specs, node.components, strict=False):
+        if loop.cache is None and component.signature.kv_bytes_per_token:
+            inner = node.inner is not None and loop is node.inner.spec
+            tokens = node.inner.length if inner and node.inner else bounds.get(node.id, DEFAULT_LENGTH)
+            scale = DTYPE_BYTES.get(component.spec.dtype, 4)  # signatures count float32
+            total += tokens * component.signature.kv_bytes_per_token * scale // 4
+    return total
+
+
+def _takes_items(edge: Edge, graph: ProgramGraph) -> bool:
+    """Whether the edge's reader takes whole items, which are then what its capacity counts."""
+    return graph.nodes[edge.target_node].each and edge.target_port is not None and not edge.target_port.streams
+
+
+def _arriving(edge: Edge, types: Types) -> Type | None:
+    return types.inputs.get((edge.target_node, edge.spec.target.port))
+
+
+def _capacity(edge: Edge, graph: ProgramGraph, types: Types, lengths: Lengths) -> int:
+    written = edge.attribute("capacity", 0)
+    if written:
+        return written
+    type = _arriving(edge, types)
+    default = DEFAULT_ITEMS if _takes_items(edge, graph) else DEFAULT_CAPACITY
+    if must_hold_all(edge, graph):
+        counted = (
+            ()
+            if type is None
+            else type.axes[:1]
+            if not type.is_items
+            else type.axes[: 1 if default == DEFAULT_ITEMS else 2]
+        )
+        if not counted or not all(lengths.is_bound(axis.size) for axis in counted):
+            return EVERYTHING
+        return max(default, math.prod(math.ceil(axis.size.evaluate(lengths.of)) for axis in counted))
+    window = edge.attribute("chunk", 0) + edge.attribute("left_context", 0) + edge.attribute("right_context", 0)
+    return max(default, 2 * window)
+
+
+def _channel_bytes(edge: Edge, capacity: int, graph: ProgramGraph, types: Types, lengths: Lengths) -> int:
+    """What a full channel holds, with the item that its reader is putting together."""
+    type = _arriving(edge, types)
+    if type is None:
+        return 0
+    item = type.item() if type.is_items else type
+    if capacity == EVERYTHING:
+        return lengths.bytes(type)
+    if _takes_items(edge, graph):
+        return (capacity + 1) * lengths.bytes(item)
+    if not item.axes:
+        return capacity * (4 if type.base == "text" else lengths.bytes(item))
+    row = Type(item.base, item.dtype, item.axes[1:])
+    context = edge.attribute("left_context", 0) + edge.attribute("right_context", 0)
+    return (capacity + context) * lengths.bytes(row)
+
+
+def _peaks(
+    graph: ProgramGraph,
+    order: Sequence[str],
+    buffers: tuple[Buffer, ...],
+    device_of: Mapping[str, str],
+    resident: Mapping[str, list[Holder]],
+    budgets: Mapping[str, int],
+) -> Iterator[Memory]:
+    places = share_places(graph, order, buffers, device_of)
+    for device in sorted({*resident, *places.at, *budgets, "cpu"}):
+        mine = [slot for slot in places.slots if slot.device == device]
+        holders = [*resident.get(device, ())]
+        holders += [Holder(name=slot.name, kind="buffer", bytes=slot.bytes) for slot in mine]
+        holders.sort(key=lambda holder: (-holder.bytes, holder.kind, holder.name))
+        yield Memory(
+            device=device,
+            peak_bytes=sum(holder.bytes for holder in holders),
+            budget_bytes=budgets.get(device),
+            at=places.at.get(device, 0),
+            holders=tuple(holders[:MAX_HOLDERS]),
+        )
