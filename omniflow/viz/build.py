@@ -140,7 +140,7 @@ def _node_vertex(node: Node, schedule: Schedule, wiring: _Wiring, run: Run | Non
         name=node.id[len(stage) + 1 :] if stage else node.id,
         detail=node.name if node.expert is None else f"{node.name} · {node.expert.removeprefix(f'{stage}/')}",
         expert=node.expert,
-        units=tuple(unit.kind for unit in node.units) if node.kind == "loop" else (),
+        units=tuple(unit.kind for unit in node.units if unit.expert is None) if node.kind == "loop" else (),
         inner=_inner_loop(node),
         each=node.each,
         when=node.when,

@@ -41,7 +41,11 @@ def node_facts(
     for unit in node.units:
         total = in_seconds(unit.expected * unit.seconds)
         cost = f"{in_count(unit.expected)} × {in_seconds(unit.seconds)} = {total} predicted"
-        yield Fact(name=unit.kind, value=cost)
+        yield Fact(name=unit.kind, value=cost if unit.expert is None else f"{cost}, on {unit.expert}")
+    if node.ends_at > 0:
+        yield Fact(name="runs", value=f"{in_seconds(node.starts_at)} to {in_seconds(node.ends_at)} predicted")
+    if node.state_bytes:
+        yield Fact(name="state", value=f"{in_bytes(node.state_bytes)} a request")
     if measured is not None:
         yield Fact(name="measured", value=_measured_line(measured))
     for name, value in node.attributes.items():
@@ -105,7 +109,8 @@ def channel_facts(
     yield Fact(name="carries", value=port_type(channel.type))
     yield Fact(name="hands on", value="chunks, as they come" if channel.streams else "the finished value")
     if channel.streams:
-        yield Fact(name="capacity", value=f"{in_count(channel.capacity)} elements")
+        held = f", {in_bytes(channel.bytes)} when full" if channel.bytes else ""
+        yield Fact(name="capacity", value=f"{in_count(channel.capacity)} elements{held}")
     if channel.chunk:
         yield Fact(name="chunk", value=f"{channel.chunk} elements, the first {channel.first_chunk or channel.chunk}")
     if channel.left_context or channel.right_context:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from omniflow_compiler.schedule import (
     Buffer,
     Cache,
@@ -423,6 +425,8 @@ def code_predictor() -> Schedule:
         units=(("ar_prefill", 1, 0.01), ("ar_token", 80, 0.02)),
         inner=inner,
     )
+    inside = UnitTemplate(kind="ar_token", expected=1200, seconds=0.001, expert="predictor")
+    talk = replace(talk, units=(*talk.units, inside))
     return schedule(
         (talk,),
         (channel("prompt", "talk.prompt", "text", 6, streams=False),),

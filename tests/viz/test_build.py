@@ -227,6 +227,7 @@ def test_a_loop_inside_a_loop_is_shown_on_the_outer_card() -> None:
     graph = build_graph(code_predictor())
     talk = next(vertex for vertex in graph.vertices if vertex.name == "talk")
     assert talk.inner == InnerLoop(name="predict", expert="predictor", length=15)
+    assert talk.units == ("ar_prefill", "ar_token")
     assert facts_of(graph, "node:talk")["inner reads"] == "prompt from hidden; gives back embeds"
     assert measure_card(talk).height == measure_card(replace(talk, inner=None)).height + 20
 
@@ -244,3 +245,13 @@ def test_nodes_of_a_workflow_stand_on_the_ground_of_their_stage() -> None:
         ("tell", "think"),
     ]
     assert facts_of(graph, "node:tell/see")["stage"] == "tell: tell.program on tell-card"
+
+
+def test_tooltips_tell_predicted_times_state_and_bytes_in_flight() -> None:
+    base = smol_speech()
+    think = replace(base.nodes[1], starts_at=0.5, ends_at=2.25, state_bytes=4096)
+    edge = replace(base.channels[2], bytes=2048)
+    known = replace(base, nodes=(base.nodes[0], think, *base.nodes[2:]), channels=(*base.channels[:2], edge))
+    facts = facts_of(build_graph(known), "node:think")
+    assert (facts["runs"], facts["state"]) == ("500 ms to 2.25 s predicted", "4 KiB a request")
+    assert link_facts(build_graph(known), edge.id)["capacity"] == "64 elements, 2 KiB when full"
