@@ -15,8 +15,10 @@ from omniflow.experts.lean.errors import CheckpointError
 from omniflow.loops.ar_decode import ARDecode
 from omniflow.loops.audio_decode import AudioDecode
 from omniflow.loops.base import Loop
+from omniflow.loops.diffusion_denoise import DiffusionDenoise
 from omniflow.loops.encode import Encode
 from omniflow.loops.op import RunOp
+from omniflow.loops.vae_tile import VaeTile
 from omniflow.ops.table import OPS
 from omniflow.pool import Pool, Pools
 from omniflow.request import BoundNode, starred_ports
@@ -30,6 +32,9 @@ BUILT_IN: Mapping[str, str] = {
     "null.lexicon": "omniflow.experts.null_text:load_lexicon",
     "null.thinker": "omniflow.experts.null_language:load_thinker",
     "null.talker": "omniflow.experts.null_language:load_talker",
+    "null.denoiser": "omniflow.experts.null_image:load_denoiser",
+    "null.image_decoder": "omniflow.experts.null_image:load_image_decoder",
+    "null.text_encoder": "omniflow.experts.null_image:load_text_encoder",
     "null.acoustic": "omniflow.experts.null_sound:load_acoustic",
     "null.vocoder": "omniflow.experts.null_sound:load_vocoder",
     "smol.acoustic": "omniflow.experts.smol_loaders:load_acoustic",
@@ -45,6 +50,14 @@ NEEDS: Mapping[str, tuple[str, ...]] = {  # what a loop kind calls of its expert
     "encode": ("encode",),
     "audio_decode": ("open", "decode"),
     "diffusion_denoise": ("initial", "velocity"),
+    "vae_tile": ("scale", "decode_tiles"),
+}
+
+LOOPS: Mapping[str, Callable[[Node, Any], Loop[Any]]] = {  # kinds that need nothing but their expert
+    "audio_decode": AudioDecode,
+    "diffusion_denoise": DiffusionDenoise,
+    "encode": Encode,
+    "vae_tile": VaeTile,
 }
 
 
@@ -155,8 +168,6 @@ def _make_loop(node: Node, expert: Any, entering: Mapping[str, list[Channel]], p
         pool = pools.setdefault(node.expert, Pool(node.expert, expert))
         holds = {port: channels[0].when_empty for port, channels in entering.items()}
         return ARDecode(node, expert, pool=pool, holds=holds, chunk=PREFILL_CHUNK)
-    if node.name == "encode":
-        return Encode(node, expert)
-    if node.name == "audio_decode":
-        return AudioDecode(node, expert)
+    if node.name in LOOPS:
+        return LOOPS[node.name](node, expert)
     raise ValueError(f"this runtime has no loop {node.name}")

@@ -160,4 +160,26 @@ class Denoiser(Protocol):
     def velocity(
         self, latents: Sequence[Tensor], times: Sequence[float], conditions: Sequence[Mapping[str, Tensor]]
     ) -> list[Tensor]:
-        """Predicted velocity per row, each of its latent's shape; guidance branches are rows like any other."""
+        """Predicted velocity per row, each of its latent's shape; guidance branches are rows like any other.
+
+        Times run from 0 (noise) to 1 (data), and the velocity is the latent's change per unit of time.
+        """
+
+
+@runtime_checkable
+class SelfGuided(Protocol):
+    """What a denoiser adds when it makes the unconditional branch of guidance itself."""
+
+    def unconditional(self, conditions: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """The conditions of the row that guidance steers away from."""
+
+
+class TileDecoder(Protocol):
+    """Role of experts bound by `vae_tile`: latents in, pixels out."""
+
+    @property
+    def scale(self) -> int:
+        """Pixels per latent element, along both axes."""
+
+    def decode_tiles(self, tiles: Sequence[Tensor]) -> list[Tensor]:
+        """Pixels [scale * h, scale * w, channels] of latents [C, h, w]; all tiles of a call have one shape."""
