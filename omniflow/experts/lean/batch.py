@@ -45,7 +45,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlatBatch:
-    """embeds: [T, E]; cos, sin: float32 [T, D / 2]; slots: int64 [T]; logit_rows: flat rows whose logits are wanted.
+    """embeds: [T, E]; cos, sin: float32 [T, D / 2]; logit_rows: flat rows whose logits are wanted.
 
     hidden_rows says whether the final hidden states of all rows are wanted; additions: one [T, E] per layer.
     """
@@ -53,7 +53,6 @@ class FlatBatch:
     embeds: Tensor
     cos: Tensor
     sin: Tensor
-    slots: Tensor
     spans: tuple[Span, ...]
     logit_rows: tuple[int, ...]
     wants_hidden: bool

@@ -16,7 +16,6 @@ from omniflow.experts.lean.batch import (
     additions_of,
     lay_out,
     positions_of,
-    slots_of,
 )
 from omniflow.experts.lean.config import LeanConfig
 from omniflow.experts.lean.rope import Rope
@@ -113,7 +112,6 @@ class LeanDecoder:
             embeds=embeds,
             cos=cos,
             sin=sin,
-            slots=slots_of(spans).to(self.device),
             spans=spans,
             logit_rows=tuple(
                 span.row + span.num_new - 1 for item, span in zip(rows, spans, strict=True) if item.wants_logits

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import torch
@@ -9,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from omniflow.experts.lean.attention import attend, rotate
-from omniflow.experts.lean.batch import FlatBatch, FlatResult
+from omniflow.experts.lean.batch import FlatBatch, FlatResult, Span, slots_of
 from omniflow.experts.lean.config import LeanConfig
 from omniflow.experts.lean.linear import prepare
 from omniflow.experts.lean.mlp import DenseMlp, MoeMlp
@@ -49,11 +50,12 @@ class TorchStack:
     def run(self, batch: FlatBatch, arena: KvArena) -> FlatResult:
         """One forward; writes the new keys and values into the arena."""
         x, taps = batch.embeds, {}
+        slots = slots_of(batch.spans).to(x.device)
         cos, sin = batch.cos.to(x.dtype)[:, None], batch.sin.to(x.dtype)[:, None]
         for index, layer in enumerate(self._layers):
             if index in batch.tap_layers:
                 taps[index] = x
-            x = layer(x, cos, sin, batch, arena.keys[index], arena.values[index])
+            x = layer(x, cos, sin, batch.spans, slots, arena.keys[index], arena.values[index])
             if index < len(batch.additions):
                 x = x + batch.additions[index]
         return self._read_out(x, batch, tuple(taps[index] for index in batch.tap_layers))
@@ -89,7 +91,16 @@ class _Layer:
             assert config.moe is not None
             self._mlp = MoeMlp(config.moe, weights.mlp)
 
-    def __call__(self, x: Tensor, cos: Tensor, sin: Tensor, batch: FlatBatch, keys: Tensor, values: Tensor) -> Tensor:
+    def __call__(
+        self,
+        x: Tensor,
+        cos: Tensor,
+        sin: Tensor,
+        spans: Sequence[Span],
+        slots: Tensor,
+        keys: Tensor,
+        values: Tensor,
+    ) -> Tensor:
         config = self._config
         attention_norm, mlp_norm, query_norm, key_norm = self._weights
         qkv = self._qkv(F.rms_norm(x, attention_norm.shape, attention_norm, config.norm_eps))
@@ -102,7 +113,7 @@ class _Layer:
             rotated = torch.cat((query, F.rms_norm(key, key_norm.shape, key_norm, config.norm_eps)), dim=1)
         rotated = rotate(rotated, cos, sin)
         query, key = rotated[:, : config.num_heads], rotated[:, config.num_heads :]
-        keys.index_copy_(0, batch.slots, key)
-        values.index_copy_(0, batch.slots, heads[:, num_rotated:])
-        x = x + self._output(attend(query, keys, values, batch.spans))
+        keys.index_copy_(0, slots, key)
+        values.index_copy_(0, slots, heads[:, num_rotated:])
+        x = x + self._output(attend(query, keys, values, spans))
         return x + self._mlp(F.rms_norm(x, mlp_norm.shape, mlp_norm, config.norm_eps))

@@ -1,0 +1,70 @@
+"""What this machine could do at best: bytes read per second, multiplications per second, and a step's share of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from omniflow.experts.lean import LeanConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """bandwidth: bytes read per second; rates: floating-point operations per second of a large product by dtype."""
+
+    bandwidth: float
+    rates: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """The least a step can take, and the two bounds that it is the larger of."""
+
+    bytes_read: int
+    operations: int
+    memory_seconds: float
+    compute_seconds: float
+
+    @property
+    def seconds(self) -> float:
+        return max(self.memory_seconds, self.compute_seconds)
+
+
+def measure() -> Machine:
+    """Best of several runs: sums over half a gigabyte, and square products of 1,536."""
+    big = torch.ones(128 * 2**20)
+    bandwidth = big.numel() * 4 / _best(lambda: big.sum(), 7)
+    rates = {}
+    for dtype in (torch.float32, torch.bfloat16):
+        a = torch.randn(1536, 1536).to(dtype)
+        rates[str(dtype).removeprefix("torch.")] = 2 * 1536**3 / _best(lambda a=a: a @ a, 7)
+    return Machine(bandwidth=bandwidth, rates=rates)
+
+
+def _best(run: Callable[[], object], repeats: int) -> float:
+    best = float("inf")
+    for _ in range(repeats):
+        start = time.perf_counter()
+        run()
+        best = min(best, time.perf_counter() - start)
+    return best
+
+
+def limit(machine: Machine, config: LeanConfig, dtype: str, *, width: int, context: int) -> Limit:
+    """One decode step of a dense shape: every matrix once, the head included, and the KV of all sequences."""
+    query, key = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
+    per_layer = config.hidden_size * (2 * query + 2 * key + 3 * config.intermediate_size)
+    weights = config.num_layers * per_layer + config.vocab_size * config.hidden_size
+    size = 4 if dtype == "float32" else 2
+    cached = config.num_layers * 2 * key * context * width
+    attention = config.num_layers * 2 * query * context * width
+    bytes_read, operations = size * (weights + cached), 2 * (weights * width + attention)
+    return Limit(
+        bytes_read=bytes_read,
+        operations=operations,
+        memory_seconds=bytes_read / machine.bandwidth,
+        compute_seconds=operations / machine.rates[dtype],
+    )

@@ -1,0 +1,152 @@
+"""Requests of the decoder benchmark, and OmniFlow's lean decoder serving them as they arrive."""
+
+from __future__ import annotations
+
+import random as stdlib_random
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from omniflow.experts.lean import LeanDecoder, LeanSequence
+from omniflow.roles import TokenRows
+
+ROWS_PER_STEP = 64  # rows of one step, prefill chunks and decode rows together: bounds the gap between tokens
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A prompt that arrives `arrives` seconds after the start and wants `new` tokens."""
+
+    prompt: tuple[int, ...]
+    new: int
+    arrives: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """Ids per request, seconds until all were done, seconds to each first token, seconds between later tokens."""
+
+    ids: list[list[int]]
+    seconds: float
+    first: list[float] = field(default_factory=list)
+    gaps: list[float] = field(default_factory=list)
+
+    @property
+    def rate(self) -> float:
+        """New tokens per second over all requests."""
+        return sum(len(ids) for ids in self.ids) / self.seconds
+
+
+def single(vocab: int) -> list[Request]:
+    """One request: 64 tokens in, 128 out."""
+    return _requests(1, vocab, prompts=(64, 64), news=(128, 128))
+
+
+def arriving(count: int, vocab: int) -> list[Request]:
+    """`count` requests, one every 50 ms, 16 to 112 tokens in and 32 to 96 out."""
+    return _requests(count, vocab, prompts=(16, 112), news=(32, 96))
+
+
+def _requests(count: int, vocab: int, *, prompts: tuple[int, int], news: tuple[int, int]) -> list[Request]:
+    pick = stdlib_random.Random(count)
+    return [
+        Request(
+            prompt=tuple(pick.randrange(vocab) for _ in range(pick.randint(*prompts))),
+            new=pick.randint(*news),
+            arrives=0.05 * i,
+        )
+        for i in range(count)
+    ]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Live:
+    index: int
+    sequence: LeanSequence
+    pending: list[int]  # prompt tokens not yet given, or the token sampled last
+    left: int
+    last: float = 0.0
+
+
+def serve(decoder: LeanDecoder, requests: Sequence[Request]) -> Outcome:
+    """Continuous batching in arrival order: every step takes all decode rows and fills up with prefill chunks."""
+    start = time.perf_counter()
+    waiting = deque(enumerate(requests))
+    live: list[_Live] = []
+    ids: list[list[int]] = [[] for _ in requests]
+    first, gaps = [0.0] * len(requests), []
+    while waiting or live:
+        now = time.perf_counter() - start
+        while waiting and waiting[0][1].arrives <= now and (opened := _open(decoder, *waiting[0])) is not None:
+            live.append(opened)
+            waiting.popleft()
+        if not live:
+            time.sleep(max(0.0, waiting[0][1].arrives - now))
+            continue
+        for item, token in _step(decoder, live):
+            now = time.perf_counter() - start
+            if ids[item.index]:
+                gaps.append(now - item.last)
+            else:
+                first[item.index] = now - requests[item.index].arrives
+            ids[item.index].append(token)
+            item.last = now
+            if item.left == 0:
+                decoder.close(item.sequence)
+                live.remove(item)
+    return Outcome(ids=ids, seconds=time.perf_counter() - start, first=first, gaps=gaps)
+
+
+def _open(decoder: LeanDecoder, index: int, request: Request) -> _Live | None:
+    sequence = decoder.open({}, max_positions=len(request.prompt) + request.new)
+    if sequence is None:
+        return None
+    return _Live(index=index, sequence=sequence, pending=list(request.prompt), left=request.new)
+
+
+def _step(decoder: LeanDecoder, live: Sequence[_Live]) -> list[tuple[_Live, int]]:
+    """One forward; the requests that got a token and which."""
+    room = ROWS_PER_STEP
+    chosen: list[tuple[_Live, int]] = []
+    for item in sorted(live, key=lambda one: len(one.pending) > 1):  # decode rows first; stable: then by arrival
+        count = min(len(item.pending), room)
+        if count:
+            chosen.append((item, count))
+            room -= count
+    rows = [
+        TokenRows(
+            sequence=item.sequence,
+            ids=torch.tensor(item.pending[:count]),
+            wants_logits=count == len(item.pending),
+        )
+        for item, count in chosen
+    ]
+    got = []
+    for (item, count), result in zip(chosen, decoder.step(rows), strict=True):
+        del item.pending[:count]
+        if result.logits is not None:
+            token = int(result.logits.argmax())
+            item.pending.append(token)
+            item.left -= 1
+            got.append((item, token))
+    return got
+
+
+def step_seconds(decoder: LeanDecoder, width: int, *, context: int, repeats: int) -> float:
+    """Median seconds of one decode step over `width` sequences of `context` cached tokens."""
+    sequences = [decoder.open({}, max_positions=context + repeats) for _ in range(width)]
+    live = [sequence for sequence in sequences if sequence is not None]
+    token, prompt = torch.tensor([1]), torch.arange(context) % decoder.vocab_size
+    for sequence in live:
+        decoder.step([TokenRows(sequence=sequence, ids=prompt, wants_logits=False)])
+    seconds = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        decoder.step([TokenRows(sequence=sequence, ids=token) for sequence in live])
+        seconds.append(time.perf_counter() - start)
+    for sequence in live:
+        decoder.close(sequence)
+    return sorted(seconds)[repeats // 2]
