@@ -1,0 +1,103 @@
+"""Reading one part of a Qwen2.5-Omni checkpoint: its section of config.json and its tensors, checked before reading."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from torch import nn
+
+from omniflow.experts.lean import Checkpoint, CheckpointError
+
+Json = Any
+M = TypeVar("M", bound=nn.Module)
+MODEL_TYPE = "qwen2_5_omni"
+DERIVED = (".inv_freq", ".filter", ".positional_embedding")  # some checkpoints keep what follows from the config
+
+
+def read_section(folder: Path, section: str) -> Mapping[str, Json]:
+    """The part of config.json at a dotted path. Errors: CheckpointError for another architecture or a missing part."""
+    path = folder / "config.json"
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise CheckpointError(f"{path}: cannot be read as JSON: {error}") from None
+    if not isinstance(data, dict) or data.get("model_type") != MODEL_TYPE:
+        found = data.get("model_type") if isinstance(data, dict) else None
+        raise CheckpointError(f"{path}: model_type is {found!r}, this expert reads {MODEL_TYPE!r}")
+    for key in section.split("."):
+        data = data.get(key)
+        if not isinstance(data, dict):
+            raise CheckpointError(f"{path}: there is no section `{section}`; this checkpoint has no such part")
+    return data
+
+
+def number(section: Mapping[str, Json], name: str) -> int:
+    """A size. Errors: CheckpointError naming the field."""
+    value = section.get(name)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise CheckpointError(
+            f"config.json: {name} of {section.get('model_type')} must be a positive integer, not {value!r}"
+        )
+    return value
+
+
+def numbers(section: Mapping[str, Json], name: str) -> tuple[int, ...]:
+    """A list of whole numbers. Errors: CheckpointError naming the field."""
+    value = section.get(name)
+    if not isinstance(value, list) or any(not isinstance(v, int) or isinstance(v, bool) or v < 0 for v in value):
+        raise CheckpointError(
+            f"config.json: {name} of {section.get('model_type')} must be a list of numbers, not {value!r}"
+        )
+    return tuple(value)
+
+
+def expect(section: Mapping[str, Json], name: str, known: Json) -> None:
+    """Refuses a switch that changes the computation in a way that is not implemented. Errors: CheckpointError."""
+    value = section.get(name, known)
+    if value != known:
+        raise CheckpointError(
+            f"config.json: {name} = {value!r} of {section.get('model_type')} is not supported, only {known!r}"
+        )
+
+
+def rope_theta(section: Mapping[str, Json]) -> float:
+    """The base of rotary positions, in the newer or the older place."""
+    rope = section.get("rope_parameters") or section.get("rope_scaling") or {}
+    value = rope.get("rope_theta", section.get("rope_theta", 10000.0))
+    if not isinstance(value, (int, float)) or value <= 0:
+        raise CheckpointError(f"config.json: rope_theta of {section.get('model_type')} must be positive, not {value!r}")
+    return float(value)
+
+
+def fill(
+    module: M,
+    checkpoint: Checkpoint,
+    prefix: str,
+    *,
+    dtype: torch.dtype,
+    device: torch.device,
+    others: tuple[str, ...] = (),
+) -> M:
+    """Gives a module made on the meta device the tensors below `prefix`; names and shapes are checked first.
+
+    others: names below `prefix` that belong to another part. Errors: CheckpointError naming tensor and file.
+    """
+    expected = {name: tuple(tensor.shape) for name, tensor in module.state_dict().items()}
+    for name, shape in expected.items():
+        found = checkpoint.shapes.get(prefix + name)
+        if found is None:
+            raise CheckpointError(f"{checkpoint.place}: tensor {prefix + name} is missing")
+        if found != shape:
+            file = checkpoint.file_of(prefix + name)
+            raise CheckpointError(f"{file}: tensor {prefix + name} has shape {list(found)}, expected {list(shape)}")
+    for name in checkpoint.shapes:
+        own = name.removeprefix(prefix)
+        if own != name and own not in expected and not own.endswith(DERIVED) and not own.startswith(others):
+            raise CheckpointError(f"{checkpoint.file_of(name)}: tensor {name} has no place in this architecture")
+    tensors = {name: checkpoint.read(prefix + name).to(device=device, dtype=dtype) for name in expected}
+    module.load_state_dict(tensors, assign=True)
+    return module.requires_grad_(False).eval()
