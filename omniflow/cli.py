@@ -64,12 +64,53 @@ def compile(
     devices: Devices = None,
     config: Config = None,
     plugins: Plugins = None,
+    explain: Annotated[
+        str | None,
+        typer.Option("--explain", metavar="[=json]", help="Say for every node why it is there and what it costs."),
+    ] = None,
+    dump_after: Annotated[
+        str | None,
+        typer.Option(metavar="PASS", help="Print the graph after resolve, build, types, streams, prune or plan."),
+    ] = None,
 ) -> None:
     """Compile a program to its schedule."""
     from omniflow.commands.compile import compile_spec
 
     selection = _select(spec, outputs, settings, budgets, devices, config, plugins)
-    raise typer.Exit(compile_spec(selection, output=output))
+    raise typer.Exit(compile_spec(selection, output=output, explain=explain, dump_after=dump_after))
+
+
+@app.command()
+def why(
+    spec: Annotated[str, typer.Argument(metavar="SCHEDULE", help="A schedule, a spec or a name of the catalogue.")],
+    node: Annotated[str, typer.Argument(help="The node's id.")],
+    outputs: Outputs = None,
+    settings: Settings = None,
+    devices: Devices = None,
+    config: Config = None,
+    plugins: Plugins = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Say why a node is there, where it runs, what it costs and what memory it holds."""
+    from omniflow.commands.why import explain_node
+
+    selection = _select(spec, outputs, settings, None, devices, config, plugins)
+    raise typer.Exit(explain_node(selection, node, as_json=as_json))
+
+
+@app.command()
+def diff(
+    before: Annotated[str, typer.Argument(help="A schedule, a spec or a name of the catalogue.")],
+    after: Annotated[str, typer.Argument(help="What it is compared with.")],
+    outputs: Outputs = None,
+    plugins: Plugins = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Compare two schedules by meaning: exit code 0 when there is no difference, 1 when there is one."""
+    from omniflow.commands.diff import compare_specs
+
+    first, second = (_select(spec, outputs, None, None, None, None, plugins) for spec in (before, after))
+    raise typer.Exit(compare_specs(first, second, as_json=as_json))
 
 
 @app.command()
@@ -183,7 +224,7 @@ def main() -> None:
     from omniflow.commands.arguments import BadArgument
 
     try:
-        app()
+        app(args=["--explain=text" if argument == "--explain" else argument for argument in sys.argv[1:]])
     except (UnknownSpec, BadArgument) as error:
         print(f"omniflow: {error}", file=sys.stderr)
         sys.exit(2)

@@ -13,11 +13,31 @@ if TYPE_CHECKING:
     from omniflow_compiler.schedule import Schedule
 
 
-def compile_spec(selection: Selection, *, output: Path | None) -> int:
-    """Writes the schedule and, beside it, the map of places; `-` prints the schedule alone."""
+def compile_spec(
+    selection: Selection, *, output: Path | None, explain: str | None = None, dump_after: str | None = None
+) -> int:
+    """Writes the schedule and, beside it, the map of places; `-` prints the schedule alone.
+
+    With `explain` (text or json) or `dump_after` (a pass) that is printed, and a schedule is written only where
+    `output` says.
+    """
+    if dump_after is not None:
+        from omniflow.commands.dump import dump_graph
+
+        return dump_graph(selection, dump_after)
+    if explain is not None:
+        from omniflow.commands.why import check_format
+
+        check_format(explain, "--explain")
     schedule = schedule_of(selection)
     if schedule is None:
         return 1
+    if explain is not None:
+        from omniflow.commands.why import explain_schedule
+
+        sys.stdout.write(explain_schedule(schedule, explain))
+        if output is None:
+            return 0
     if output is not None and str(output) == "-":
         sys.stdout.write(schedule.to_json())
         return 0

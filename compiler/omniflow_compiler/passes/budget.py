@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from omniflow_compiler import codes
+from omniflow_compiler.account_text import holder_table
 from omniflow_compiler.diagnostics import Label, Report
 from omniflow_compiler.graph import ProgramGraph
 from omniflow_compiler.passes.plan import Plan
 from omniflow_compiler.quantities import show_bytes
 from omniflow_compiler.schedule import Holder, Memory
 from omniflow_compiler.source import Span
-from omniflow_compiler.tables import table
-
-MAX_ROWS = 8
 
 
 def check_budget(plan: Plan, graph: ProgramGraph, report: Report) -> None:
@@ -26,22 +24,10 @@ def check_budget(plan: Plan, graph: ProgramGraph, report: Report) -> None:
         report.add(
             codes.OVER_BUDGET,
             graph.program.id.span,
-            "\n".join([f"{head} ({over} too much)", *holder_table(memory)]),
+            "\n".join([f"{head} ({over} too much)", *holder_table(memory, indent=4)]),
             labels=list(_labels(memory, graph)),
             help=["use a smaller dtype or cache, move a component to another device, or request fewer outputs"],
         )
-
-
-def holder_table(memory: Memory) -> Iterator[str]:
-    """The largest holders at the peak, the rest in one row, and their share of the whole."""
-    shown = memory.holders[:MAX_ROWS]
-    rest = memory.peak_bytes - sum(holder.bytes for holder in shown)
-    rows = [(holder.kind, holder.name, holder.bytes) for holder in shown]
-    rows += [("others", "", rest)] if rest else []
-    peak = max(memory.peak_bytes, 1)
-    yield from table(
-        [(show_bytes(size), f"{100 * size / peak:.1f} %", kind, name) for kind, name, size in rows], ">><<", indent=4
-    )
 
 
 def _labels(memory: Memory, graph: ProgramGraph) -> Iterator[Label]:
