@@ -10,6 +10,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from omniflow.weights.prepare import cache_root
+
 _LOG = logging.getLogger(__name__)
 _SOURCES = ("step.cpp", "attention.h", "barrier.h", "matrix.h", "vectors.h")
 _FLAGS = ("-O3", "-march=native", "-std=c++20", "-fopenmp", "-fno-math-errno", "-fPIC", "-shared", "-w")
@@ -24,7 +26,7 @@ def library() -> Path | None:
     target = None if compiler is None else _target(compiler)
     if compiler is None or target is None:
         return None
-    path = _cache_folder() / f"step-{_key(target)}.so"
+    path = cache_root() / "native" / f"step-{_key(target)}.so"
     return path if path.is_file() or _compile(compiler, path) else None
 
 
@@ -50,12 +52,6 @@ def _key(target: bytes) -> str:
         digest.update((Path(__file__).parent / name).read_bytes())
     digest.update(" ".join(_FLAGS).encode())
     return digest.hexdigest()[:20]
-
-
-def _cache_folder() -> Path:
-    base = os.environ.get("OMNIFLOW_CACHE") or os.environ.get("XDG_CACHE_HOME")
-    folder = Path(base) if base else Path.home() / ".cache"
-    return folder / "omniflow" / "native"
 
 
 def _compile(compiler: str, path: Path) -> bool:
