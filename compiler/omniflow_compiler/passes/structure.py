@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Set
+from itertools import islice
 
 from omniflow_compiler import codes
 from omniflow_compiler.diagnostics import Label, Report
 from omniflow_compiler.digraph import connected_parts
 from omniflow_compiler.graph import Edge, Node, ProgramGraph
+from omniflow_compiler.library.signature import Port
 
 
 def check_structure(graph: ProgramGraph, report: Report) -> None:
     """Reports every fault of shape; the graph may still be used for what does not depend on it."""
+    # An edge that was reported as broken may have been meant for a port: do not complain twice.
+    meant = {(edge.target.node, edge.target.port) for edge in graph.program.edges}
+    named = {output.ref.node for output in graph.program.outputs.values()}
+    named |= {edge.source.node for edge in graph.program.edges} | graph.program.stage_outputs
+    by_base: dict[str, list[str]] = {}
     for node in graph.nodes.values():
         _check_producers(node, graph, report)
-        _check_required(node, graph, report)
-        _check_read(node, graph, report)
+        _check_required(node, meant, by_base, graph, report)
+        _check_read(node, named, report)
     _check_cycles(graph, report)
     _check_back_edges(graph, report)
     _check_inputs(graph, report)
@@ -39,38 +46,42 @@ def _check_producers(node: Node, graph: ProgramGraph, report: Report) -> None:
             )
 
 
-def _check_required(node: Node, graph: ProgramGraph, report: Report) -> None:
-    fed = {edge.spec.target.port for edge in graph.incoming[node.id]}
-    # An edge that was reported as broken may have been meant for this port: do not complain twice.
-    meant = {e.target.port for e in graph.program.edges if e.target.node == node.id}
+def _check_required(
+    node: Node, meant: Set[tuple[str | None, str]], by_base: dict[str, list[str]], graph: ProgramGraph, report: Report
+) -> None:
     for port in node.inputs.values():
-        if port.required and port.name not in fed and port.name not in meant:
+        if port.required and (node.id, port.name) not in meant:
+            if not by_base:
+                by_base |= _producers_by_base(graph)
             report.add(
                 codes.MISSING_INPUT,
                 node.span,
                 f"required input `{node.id}.{port.name}` of {node.label} has no producer",
                 note=f"needs {port.type}",
-                help=_candidates(node, port.name, graph),
+                help=_candidates(node.id, port, by_base),
             )
 
 
-def _candidates(node: Node, port: str, graph: ProgramGraph) -> list[str]:
-    base = node.inputs[port].pattern.base
-    fitting = [
-        f"`{other.id}.{output.name}`"
-        for other in graph.nodes.values()
-        for output in other.outputs.values()
-        if other.id != node.id and output.pattern.base == base
-    ]
-    fitting += [f"`{name}`" for name, type in graph.inputs.items() if type.base == base]
-    if not fitting:
-        return [f"add an edge `... -> {node.id}.{port}`"]
-    return [f"ports of that kind: {', '.join(sorted(fitting)[:6])}"]
+def _producers_by_base(graph: ProgramGraph) -> dict[str, list[str]]:
+    """What gives a value of each base, in order of name."""
+    found: dict[str, list[str]] = {}
+    for node in graph.nodes.values():
+        for output in node.outputs.values():
+            found.setdefault(output.pattern.base, []).append(f"{node.id}.{output.name}")
+    for name, type in graph.inputs.items():
+        found.setdefault(type.base, []).append(name)
+    return {base: sorted(names) for base, names in found.items()}
 
 
-def _check_read(node: Node, graph: ProgramGraph, report: Report) -> None:
-    named = {output.ref.node for output in graph.program.outputs.values()}
-    named |= {edge.source.node for edge in graph.program.edges} | graph.program.stage_outputs
+def _candidates(node: str, port: Port, by_base: Mapping[str, list[str]]) -> list[str]:
+    fitting = (name for name in by_base.get(port.pattern.base, ()) if not name.startswith(f"{node}."))
+    shown = list(islice(fitting, 6))
+    if not shown:
+        return [f"add an edge `... -> {node}.{port.name}`"]
+    return [f"ports of that kind: {', '.join(f'`{name}`' for name in shown)}"]
+
+
+def _check_read(node: Node, named: Set[str | None], report: Report) -> None:
     if node.is_known and node.id not in named:
         report.add(
             codes.FEEDS_NOTHING,
