@@ -19,9 +19,10 @@ from omniflow.loops.diffusion_denoise import DiffusionDenoise
 from omniflow.loops.encode import Encode
 from omniflow.loops.op import RunOp
 from omniflow.loops.vae_tile import VaeTile
+from omniflow.node import BoundNode, starred_ports
 from omniflow.ops.table import OPS
+from omniflow.plugins import plugin_modules
 from omniflow.pool import Pool, Pools
-from omniflow.request import BoundNode, starred_ports
 from omniflow_compiler.schedule import Cache, Channel, Expert, Node, Schedule
 
 Loader = Callable[[Expert, Cache | None], Any]
@@ -108,6 +109,10 @@ def find_loader(spec: Expert) -> Loader:
         if spec.use in plugins:
             plugin: Loader = plugins[spec.use].load()
             return plugin
+        for module_ in plugin_modules():
+            named: Loader | None = vars(module_).get("LOADERS", {}).get(spec.use)
+            if named is not None:
+                return named
     except ImportError as error:
         raise BindError(f"{spec.place}: component {spec.name} ({spec.use}) cannot be imported: {error}") from error
     known = ", ".join(sorted({*BUILT_IN, *plugins}))
@@ -130,7 +135,7 @@ def _bind_node(node: Node, schedule: Schedule, experts: Mapping[str, Any], pools
     for channel in sorted(schedule.channels, key=lambda channel: channel.order):
         if channel.node == node.id:
             entering.setdefault(channel.port, []).append(channel)
-    wanted = {channel.source.partition(".")[2] for channel in schedule.channels if _from(channel.source, node.id)}
+    wanted = {channel.source.rpartition(".")[2] for channel in schedule.channels if _from(channel.source, node.id)}
     wanted |= {output.port for output in schedule.outputs if output.node == node.id}
     return BoundNode(
         spec=node,
@@ -143,7 +148,7 @@ def _bind_node(node: Node, schedule: Schedule, experts: Mapping[str, Any], pools
 
 
 def _from(source: str, node_id: str) -> bool:
-    return source.partition(".")[0] == node_id and "." in source
+    return source.rpartition(".")[0] == node_id
 
 
 def _loop(node: Node, expert: Any, entering: Mapping[str, list[Channel]], pools: dict[str, Pool]) -> Loop[Any]:

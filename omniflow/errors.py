@@ -17,3 +17,7 @@ class BindError(OmniFlowError):
 
 class BusyError(OmniFlowError):
     """The queue is full; the request was not taken."""
+
+
+class PluginError(OmniFlowError):
+    """A plugin file cannot be used; the message says why."""

@@ -1,4 +1,7 @@
-"""Plugin files: Python that the person who starts OmniFlow names, never a spec. Each adds experts."""
+"""Plugin files: Python that the person who starts OmniFlow names, never a spec. Each adds experts:
+
+`SIGNATURES` lists what the compiler must know of them, `LOADERS` maps each `use` to the function that loads it.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from omniflow.commands.arguments import BadArgument
+from omniflow.errors import PluginError
 
 if TYPE_CHECKING:
     from omniflow_compiler.library.signature import ExpertSignature
@@ -18,17 +21,17 @@ _LOADED: dict[Path, ModuleType] = {}
 
 
 def load_plugins(paths: Sequence[Path]) -> list[ExpertSignature]:
-    """Runs each file once and returns the signatures it lists in `SIGNATURES`. Errors: BadArgument."""
+    """Runs each file once and returns the signatures it lists in `SIGNATURES`. Errors: PluginError."""
     return [signature for path in paths for signature in _signatures(path, load_plugin(path))]
 
 
 def load_plugin(path: Path) -> ModuleType:
-    """The plugin's module, run once per process. Errors: BadArgument."""
+    """The plugin's module, run once per process. Errors: PluginError."""
     resolved = path.resolve()
     if resolved in _LOADED:
         return _LOADED[resolved]
     if not resolved.is_file() or resolved.suffix != ".py":
-        raise BadArgument(f"--plugin {path}: there is no such Python file")
+        raise PluginError(f"--plugin {path}: there is no such Python file")
     name = f"omniflow_plugin_{resolved.stem}"
     spec = importlib.util.spec_from_file_location(name, resolved)
     assert spec is not None
@@ -39,7 +42,7 @@ def load_plugin(path: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except Exception as error:  # noqa: BLE001  whatever a person's own file raises is told to that person
         del sys.modules[name]
-        raise BadArgument(f"--plugin {path}: {type(error).__name__}: {error}") from None
+        raise PluginError(f"--plugin {path}: {type(error).__name__}: {error}") from None
     _LOADED[resolved] = module
     return module
 
@@ -54,5 +57,5 @@ def _signatures(path: Path, module: ModuleType) -> list[ExpertSignature]:
 
     found = vars(module).get("SIGNATURES")
     if not isinstance(found, list | tuple) or not all(isinstance(s, ExpertSignature) for s in found):
-        raise BadArgument(f"--plugin {path}: it has no list `SIGNATURES` of ExpertSignature")
+        raise PluginError(f"--plugin {path}: it has no list `SIGNATURES` of ExpertSignature")
     return list(found)
