@@ -17,6 +17,7 @@ from omniflow.loops.audio_decode import AudioDecode
 from omniflow.loops.base import Loop
 from omniflow.loops.diffusion_denoise import DiffusionDenoise
 from omniflow.loops.encode import Encode
+from omniflow.loops.inner import NestedDecode
 from omniflow.loops.op import RunOp
 from omniflow.loops.vae_tile import VaeTile
 from omniflow.node import BoundNode, starred_ports

@@ -222,10 +222,11 @@ def main() -> None:
     """Runs the command line; no user mistake ends in a traceback, and a bug of ours says how to report it."""
     from omniflow.catalog import UnknownSpec
     from omniflow.commands.arguments import BadArgument
+    from omniflow.errors import PluginError
 
     try:
         app(args=["--explain=text" if argument == "--explain" else argument for argument in sys.argv[1:]])
-    except (UnknownSpec, BadArgument) as error:
+    except (UnknownSpec, BadArgument, PluginError) as error:
         print(f"omniflow: {error}", file=sys.stderr)
         sys.exit(2)
     except BrokenPipeError:
