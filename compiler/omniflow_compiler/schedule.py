@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
+from functools import cache
 from typing import Any, Literal
 
 LANGUAGE_VERSION = 1
@@ -271,11 +272,11 @@ class Schedule:
 
     def to_json(self) -> str:
         """Canonical JSON without places: byte-equal for equal schedules."""
-        return _dump({**_header("schedule"), **_without_places(asdict(self))})
+        return _dump({**_header("schedule"), **_fields(self)})
 
     def to_map(self) -> str:
         """Places of everything in the schedule, as JSON, for messages and drawings."""
-        body = {"hash": self.content_hash, "places": {path: list(place) for path, place in _places(asdict(self), "")}}
+        body = {"hash": self.content_hash, "places": dict(_places(self, ""))}
         return _dump({**_header("schedule-map"), **body})
 
     def node(self, node_id: str) -> Node:
@@ -288,34 +289,59 @@ class Schedule:
 
 def content_hash(schedule: Schedule) -> str:
     """sha256 over the canonical JSON with an empty hash."""
-    body = {**_without_places(asdict(schedule)), "content_hash": ""}
-    return hashlib.sha256(_dump({**_header("schedule"), **body}).encode()).hexdigest()
+    body = {**_header("schedule"), **_fields(schedule), "content_hash": ""}
+    return hashlib.sha256(_compact(body).encode()).hexdigest()
 
 
 def _header(kind: str) -> dict[str, Json]:
     return {"omniflow": LANGUAGE_VERSION, "kind": kind, "format": FORMAT_VERSION}
 
 
-def _dump(body: Json) -> str:
-    return json.dumps(body, sort_keys=True, indent=1, ensure_ascii=False) + "\n"
+def _dump(body: Mapping[str, Json]) -> str:
+    """The body as JSON, a line for each entry of its lists: canonical, readable in a diff, and written by C code."""
+    lines = []
+    for key in sorted(body):
+        value = body[key]
+        if isinstance(value, list) and value:
+            shown = "[\n  " + ",\n  ".join(map(_compact, value)) + "\n ]"
+        else:
+            shown = _compact(value)
+        lines.append(f" {_compact(key)}: {shown}")
+    return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
-def _without_places(value: Json) -> Json:
-    if isinstance(value, dict):
-        return {key: _without_places(item) for key, item in value.items() if key != "place"}
+def _compact(value: Json) -> str:
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+
+
+@cache
+def _names(kind: type) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind) if field.name != "place")
+
+
+def _fields(record: Json) -> dict[str, Json]:
+    """A record as a dictionary, without places."""
+    return {name: _json(getattr(record, name)) for name in _names(type(record))}
+
+
+def _json(value: Json) -> Json:
+    if value is None or isinstance(value, str | int | float):
+        return value
+    if isinstance(value, Mapping):
+        return {key: _json(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_without_places(item) for item in value]
-    return value
+        return [_json(item) for item in value]
+    return _fields(value)
 
 
 def _places(value: Json, path: str) -> Iterator[tuple[str, tuple[str, int, int]]]:
-    if isinstance(value, dict):
-        if "place" in value:
-            place = value["place"]
-            yield path, (place["file"], place["line"], place["column"])
-        for key, item in value.items():
-            if key != "place":
-                yield from _places(item, f"{path}/{key}")
-    elif isinstance(value, list | tuple):
+    if isinstance(value, list | tuple):
         for index, item in enumerate(value):
             yield from _places(item, f"{path}/{index}")
+    elif is_dataclass(value):
+        for field in fields(value):
+            item = getattr(value, field.name)
+            if isinstance(item, Place):
+                yield path, (item.file, item.line, item.column)
+            else:
+                yield from _places(item, f"{path}/{field.name}")
