@@ -127,11 +127,11 @@ def _plugins() -> Mapping[str, Any]:
 
 def _cache_of(spec: Expert, schedule: Schedule) -> Cache | None:
     names = {node.cache for node in schedule.nodes if node.expert == spec.name and node.cache}
+    names |= {node.inner.cache for node in schedule.nodes if node.inner and node.inner.expert == spec.name}
     return next((found for found in schedule.caches if found.name in names), None)
 
 
 def _bind_node(node: Node, schedule: Schedule, experts: Mapping[str, Any], pools: dict[str, Pool]) -> BoundNode:
-    expert = experts[node.expert] if node.expert else None
     entering: dict[str, list[Channel]] = {}
     for channel in sorted(schedule.channels, key=lambda channel: channel.order):
         if channel.node == node.id:
@@ -140,8 +140,8 @@ def _bind_node(node: Node, schedule: Schedule, experts: Mapping[str, Any], pools
     wanted |= {output.port for output in schedule.outputs if output.node == node.id}
     return BoundNode(
         spec=node,
-        loop=_loop(node, expert, entering, pools),
-        expert=expert,
+        loop=_loop(node, experts, entering, pools),
+        expert=experts[node.expert] if node.expert else None,
         inputs={port: tuple(channels) for port, channels in entering.items()},
         wanted=frozenset(wanted),
         starred=starred_ports(node),
@@ -152,7 +152,10 @@ def _from(source: str, node_id: str) -> bool:
     return source.rpartition(".")[0] == node_id
 
 
-def _loop(node: Node, expert: Any, entering: Mapping[str, list[Channel]], pools: dict[str, Pool]) -> Loop[Any]:
+def _loop(
+    node: Node, experts: Mapping[str, Any], entering: Mapping[str, list[Channel]], pools: dict[str, Pool]
+) -> Loop[Any]:
+    expert = experts[node.expert] if node.expert else None
     if node.kind == "op":
         if node.name not in OPS:
             raise BindError(f"{node.place}: node {node.id}: this runtime has no op {node.name}")
@@ -163,17 +166,30 @@ def _loop(node: Node, expert: Any, entering: Mapping[str, list[Channel]], pools:
             f"{node.place}: node {node.id}: {node.name} cannot bind {node.expert}, it has no {', '.join(missing)}"
         )
     try:
-        return _make_loop(node, expert, entering, pools)
+        return _make_loop(node, expert, experts, entering, pools)
     except (KeyError, ValueError) as error:
         raise BindError(f"{node.place}: node {node.id}: {error}") from error
 
 
-def _make_loop(node: Node, expert: Any, entering: Mapping[str, list[Channel]], pools: dict[str, Pool]) -> Loop[Any]:
+def _make_loop(
+    node: Node,
+    expert: Any,
+    experts: Mapping[str, Any],
+    entering: Mapping[str, list[Channel]],
+    pools: dict[str, Pool],
+) -> Loop[Any]:
     if node.name == "ar_decode":
         assert node.expert is not None
-        pool = pools.setdefault(node.expert, Pool(node.expert, expert))
         holds = {port: channels[0].when_empty for port, channels in entering.items()}
-        return ARDecode(node, expert, pool=pool, holds=holds, chunk=PREFILL_CHUNK)
+        outer = _decode(node, node.expert, expert, pools, holds)
+        if node.inner is None:
+            return outer
+        return NestedDecode(node.inner, outer, _decode(node, node.inner.expert, experts[node.inner.expert], pools, {}))
     if node.name in LOOPS:
         return LOOPS[node.name](node, expert)
     raise ValueError(f"this runtime has no loop {node.name}")
+
+
+def _decode(node: Node, name: str, expert: Any, pools: dict[str, Pool], holds: Mapping[str, Any]) -> ARDecode:
+    pool = pools.setdefault(name, Pool(name, expert))
+    return ARDecode(node, expert, pool=pool, holds=holds, chunk=PREFILL_CHUNK)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
 from omniflow.batcher import Batcher, Limits
@@ -15,16 +15,19 @@ from omniflow.execution import Outcome, execute
 from omniflow.inputs import check_inputs, check_params
 from omniflow.loops.ar_decode import POOL
 from omniflow.loops.base import BadResult, Done, Unit, Wait
+from omniflow.node import Agenda, Lane, NodeRun
+from omniflow.pump import Mailbox, Pump
 from omniflow.record import result_of, stall_of
-from omniflow.request import Agenda, Lane, NodeRun, Request, Result, State, build
-from omniflow.stream import Piece
+from omniflow.request import Request, Result, State
+from omniflow.stream import Ended, Piece
 from omniflow.trace import Trace, UnitEvent
+from omniflow.wiring import build
 
 
 class Engine:
     """Runs the program of one loaded schedule. Make it with `omniflow.load`.
 
-    Not for several threads at once, except `cancel`, which may come from anywhere.
+    One thread steps it; `submit` and `cancel` may come from others.
     """
 
     def __init__(
@@ -42,6 +45,8 @@ class Engine:
         self.results: dict[int, Result] = {}
         self.num_submitted = 0
         self._cancels: deque[int] = deque()
+        self._holds: deque[tuple[int, bool]] = deque()
+        self._pump = Pump(self)
         self._deadlines: list[tuple[float, int]] = []
         self._roomless: deque[Lane] = deque()  # wait for a cache, first come first served
         self._born = time.perf_counter()
@@ -108,6 +113,35 @@ class Engine:
             self.step()
         return result
 
+    async def stream(
+        self,
+        inputs: Mapping[str, Any],
+        *,
+        seed: int = 0,
+        params: Mapping[str, Any] | None = None,
+        deadline: float | None = None,
+        capacity: int = 64,
+    ) -> AsyncIterator[Piece | Ended]:
+        """The request's pieces as they come, then `Ended` with its result (which holds no outputs).
+
+        A client that does not read is waited for once `capacity` pieces lie ready; one that leaves cancels its request.
+        Errors: InputError, BusyError, before the first event.
+        """
+        box = Mailbox(self, capacity)
+        box.request = self.submit(inputs, seed=seed, params=params, deadline=deadline, listener=box.put, keep=False)
+        async for event in self._pump.listen(box):
+            yield event
+
+    def hold(self, request_id: int, *, is_held: bool) -> None:
+        """Holds back what feeds a request's outputs, or lets it go on; between steps or from a listener."""
+        request = self.running.get(request_id)
+        for outlet in request.outlets.values() if request is not None else ():
+            outlet.set_full(is_held)
+
+    def post_hold(self, request_id: int, *, is_held: bool) -> None:
+        """The same from another thread: it takes effect at the next step."""
+        self._holds.append((request_id, is_held))
+
     @property
     def is_idle(self) -> bool:
         """Whether no request waits or runs."""
@@ -143,8 +177,11 @@ class Engine:
         return True
 
     def _hear(self) -> None:
-        """Cancels and deadlines."""
+        """Cancels, deadlines, and clients that read again."""
         self.agenda.clock = self.now()
+        while self._holds:
+            request_id, is_held = self._holds.popleft()
+            self.hold(request_id, is_held=is_held)
         while self._cancels:
             request = self._find(self._cancels.popleft())
             if request is not None:
@@ -161,7 +198,13 @@ class Engine:
             request.state = State.RUNNING
             request.started = self.agenda.clock
             self.running[request.id] = request
-            build(request, self.bound.nodes, self.schedule.outputs, self.agenda)
+            try:
+                build(request, self.bound.nodes, self.schedule, self.agenda)
+            except ValueError as error:
+                self._end(request, State.FAILED, describe(error))
+            else:
+                if not request.runs:
+                    self._end(request, State.DONE)
 
     def _collect(self) -> None:
         """Asks every node and lane for which something changed, until nothing does."""
@@ -295,7 +338,7 @@ class Engine:
             run.stop()
         self._roomless = deque(lane for lane in self._roomless if not lane.is_over)
         self.results[request.id] = result_of(request, self.schedule)
-        request.nodes = []
+        request.runs = {}
 
     def _release(self, lane: Lane) -> None:
         lane.node.bound.loop.release(lane.state)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from omniflow.loops.base import BadResult, Result, Unit
+from omniflow.loops.base import BadResult, Loop, Result, Unit
 
 
 class Outcome(NamedTuple):
@@ -19,9 +19,9 @@ class Outcome(NamedTuple):
 def execute(units: Sequence[Unit]) -> Outcome:
     """One forward for all units; they share their key, hence their loop's kind and their expert."""
     start = time.perf_counter()
-    bound = units[0].lane.node.bound
+    loop, expert = _runner(units[0])
     try:
-        results = bound.loop.execute(bound.expert, units)
+        results = loop.execute(expert, units)
         if len(results) != len(units):
             raise ValueError(f"{len(results)} results for {len(units)} rows")
     except Exception as error:  # noqa: BLE001  an expert's fault, whatever it is, belongs to the rows it was given
@@ -29,11 +29,17 @@ def execute(units: Sequence[Unit]) -> Outcome:
     return Outcome(results, time.perf_counter() - start)
 
 
+def _runner(unit: Unit) -> tuple[Loop[Any], Any]:
+    """Who executes a unit, on which expert."""
+    bound = unit.lane.node.bound
+    return bound.loop, bound.expert if unit.expert is None else unit.expert
+
+
 def _alone(unit: Unit) -> Result | BadResult:
     """The same unit without its neighbours; experts leave the states of rows untouched by a call that raises."""
-    bound = unit.lane.node.bound
+    loop, expert = _runner(unit)
     try:
-        return bound.loop.execute(bound.expert, [unit])[0]
+        return loop.execute(expert, [unit])[0]
     except Exception as error:  # noqa: BLE001  as above
         return _bad(error)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from omniflow.request import NodeRun, Request, Result
+from omniflow.node import NodeRun
+from omniflow.request import Request, Result
 from omniflow.stream import Outlet
 from omniflow_compiler.schedule import Schedule
 
@@ -95,7 +96,7 @@ def _after(time: float | None, submitted: float) -> float | None:
 
 def stall_of(request: Request) -> str:
     """What a request that can never go on waits for: the deepest waiting node and the edge it waits at."""
-    for run in reversed(request.nodes):
+    for run in reversed(request.runs.values()):
         for lane in run.lanes.values():
             spec = run.bound.spec
             if run.num_full:

@@ -1,21 +1,17 @@
-"""One request in work: its nodes, their lanes (an item in work each), and what its client sees."""
+"""A request: what it was asked, where it is, and how it ended."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from omniflow.channel import ITEMS, PIECES, VALUE, Channel
-from omniflow.loops.base import Emit, Loop, Start, Stream, Unit
-from omniflow.rng import Source
+from omniflow.bounds import MOST_TOKENS, evaluate, most_tokens
+from omniflow.node import NodeRun
 from omniflow.stream import Outlet, Piece
-from omniflow.trace import NodeCount, Trace, TransferEvent
-from omniflow.values import Value, is_starred, length
-from omniflow_compiler.schedule import Channel as ChannelSpec
-from omniflow_compiler.schedule import Node, Output
+from omniflow.values import Value
+from omniflow_compiler.schedule import Node
 
 
 class State(StrEnum):
@@ -45,241 +41,6 @@ class Result:
     behaviour: Mapping[str, Any] = field(default_factory=dict)  # under `rollout`: per loop node, a record per item
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BoundNode:
-    """A node of a loaded schedule with its loop, its expert, and the edges at its ports."""
-
-    spec: Node
-    loop: Loop[Any]
-    expert: Any
-    inputs: Mapping[str, tuple[ChannelSpec, ...]]
-    wanted: frozenset[str]
-    starred: frozenset[str]  # output ports that carry items
-
-
-class Agenda:
-    """What the engine must look at before its next batch."""
-
-    __slots__ = ("clock", "lanes", "nodes", "trace")
-
-    def __init__(self, trace: Trace | None) -> None:
-        self.lanes: deque[Lane] = deque()
-        self.nodes: deque[NodeRun] = deque()
-        self.trace = trace
-        self.clock = 0.0
-
-
-class Lane:
-    """One item of one node in work; nodes without `each` have a single one."""
-
-    __slots__ = ("held", "is_over", "is_queued", "item", "node", "state", "unit", "waits_on")
-
-    def __init__(self, node: NodeRun, item: int) -> None:
-        self.node = node
-        self.item = item
-        self.state: Any = None
-        self.unit: Unit | None = None
-        self.waits_on: str | None = None
-        self.is_queued = False
-        self.is_over = False
-        self.held: list[Emit] = []  # what must leave after earlier items
-
-
-class NodeRun:
-    """One node of one request. Lanes of an `each` node may be in work together; what they emit leaves in item order."""
-
-    __slots__ = (
-        "agenda", "bound", "count", "each", "head", "inputs", "is_finished", "is_queued", "lanes", "next_item",
-        "num_full", "out_item", "outputs", "parked", "request",
-    )  # fmt: skip
-
-    def __init__(self, bound: BoundNode, request: Request, agenda: Agenda) -> None:
-        self.bound = bound
-        self.request = request
-        self.agenda = agenda
-        self.each = bound.spec.each
-        self.inputs: dict[str, list[Channel]] = {}
-        self.outputs: dict[str, list[Channel | Outlet]] = {}
-        self.lanes: dict[int, Lane] = {}
-        self.parked: list[Lane] = []  # wait for room in an outgoing channel
-        self.next_item = 0
-        self.head = 0  # the item whose pieces may leave
-        self.num_full = 0
-        self.out_item: dict[str, int] = {}
-        self.is_queued = False
-        self.is_finished = False
-        self.count = NodeCount()
-
-    # -- being told ------------------------------------------------------------------------------------------------
-
-    def on_item(self, item: int) -> None:
-        lane = self.lanes.get(item if self.each else 0)
-        if lane is not None:
-            self.wake_lane(lane)
-        else:
-            self.wake()
-
-    def on_end(self) -> None:
-        for lane in self.lanes.values():
-            self.wake_lane(lane)
-        self.wake()
-
-    def on_full(self) -> None:
-        self.num_full += 1
-
-    def on_room(self) -> None:
-        self.num_full -= 1
-        if self.num_full == 0:
-            parked, self.parked = self.parked, []
-            for lane in parked:
-                self.wake_lane(lane)
-            self.wake()
-
-    def wake(self) -> None:
-        if not self.is_queued and not self.is_finished:
-            self.is_queued = True
-            self.agenda.nodes.append(self)
-
-    def wake_lane(self, lane: Lane) -> None:
-        if lane.unit is None and not lane.is_queued and not lane.is_over:
-            lane.is_queued = True
-            self.agenda.lanes.append(lane)
-
-    # -- starting --------------------------------------------------------------------------------------------------
-
-    def open_lanes(self) -> None:
-        """Starts every item that can start. Errors: ValueError when item streams that belong together differ."""
-        if not all(ch.is_ended for chs in self.inputs.values() for ch in chs if ch.mode == VALUE):
-            return
-        if not self.each:
-            if self.next_item == 0:
-                self._open(0)
-            return
-        while self.num_full == 0 and self.next_item < self.head + self.bound.loop.lanes and self._has_next():
-            self._open(self.next_item)
-
-    def _has_next(self) -> bool:
-        streams = [ch for chs in self.inputs.values() for ch in chs if ch.mode != VALUE]
-        have = [ch.has_item(self.next_item) for ch in streams]
-        if any(have) and not all(have):
-            for ch, has in zip(streams, have, strict=True):
-                if not has and ch.is_ended:
-                    raise ValueError(f"port {ch.spec.port} has {self.next_item} items, and another port has more")
-        return bool(have) and all(have)
-
-    def has_begun_all(self) -> bool:
-        """Whether no item is left to begin."""
-        if not self.each:
-            return self.next_item > 0
-        streams = [ch for chs in self.inputs.values() for ch in chs if ch.mode != VALUE]
-        return all(ch.is_ended and self.next_item not in ch.items for ch in streams)
-
-    def _open(self, item: int) -> None:
-        lane = Lane(self, item)
-        values, streams = self._collect(item)
-        self.lanes[item] = lane
-        self.next_item = item + 1
-        lane.state = self.bound.loop.init(
-            Start(
-                values=values,
-                streams=streams,
-                params=self.request.params_of(self.bound.spec),
-                rng=Source(self.request.seed, self.bound.spec.id, item),
-                wanted=self.bound.wanted,
-                rollout=self.request.rollout,
-            )
-        )
-        self.wake_lane(lane)
-
-    def _collect(self, item: int) -> tuple[dict[str, Value], dict[str, Stream]]:
-        values: dict[str, Value] = {}
-        streams: dict[str, Stream] = {}
-        loop = self.bound.loop
-        for port, channels in self.inputs.items():
-            channel = channels[0]
-            if channel.mode == VALUE:
-                values[port] = tuple(ch.value() for ch in channels) if port in loop.variadic else channel.value()
-            elif port in loop.streams:
-                streams[port] = Stream(port, channel, item, walks=channel.is_starred and not self.each)
-            else:
-                values[port] = channel.take_item(item)
-        return values, streams
-
-    # -- emitting --------------------------------------------------------------------------------------------------
-
-    def emit(self, lane: Lane, emits: Sequence[Emit]) -> None:
-        """Sends pieces on, or holds them while an earlier item is in work."""
-        if self.each and lane.item != self.head:
-            lane.held.extend(emits)
-            return
-        for port, data, ends_item in emits:
-            self._put(port, data, ends_item, lane.item)
-
-    def _put(self, port: str, data: Value, ends_item: bool, item: int) -> None:
-        outputs = self.outputs.get(port)
-        if outputs is None:
-            return
-        if not self.each:
-            item = 0
-            if port in self.bound.starred:
-                item = self.out_item.get(port, 0)
-                if ends_item:
-                    self.out_item[port] = item + 1
-        size = length(data)
-        self.count.emitted[port] = self.count.emitted.get(port, 0) + size
-        trace = self.agenda.trace
-        for output in outputs:
-            output.put(data, item, ends_item)
-            if trace is not None:
-                event = TransferEvent(self.agenda.clock, self.request.id, output.id, item, size, ends_item)
-                trace.transfers.append(event)
-
-    def close_lane(self, lane: Lane) -> None:
-        """An item is through: later ones that are through as well leave behind it, and the next may flow."""
-        lane.is_over = True
-        self.count.items += 1
-        if not self.each:
-            del self.lanes[lane.item]
-            return
-        while (head := self.lanes.get(self.head)) is not None:
-            held, head.held = head.held, []
-            self.emit(head, held)
-            if not head.is_over:
-                return
-            for outputs in self.outputs.values():
-                for output in outputs:
-                    output.put(None, head.item, True)
-            del self.lanes[self.head]
-            self.head += 1
-
-    def note(self, lane: Lane) -> None:
-        """Keeps an item's behaviour record for the request."""
-        record = self.bound.loop.behaviour(lane.state) if self.request.rollout else None
-        if record is not None:
-            self.request.behaviour.setdefault(self.bound.spec.id, []).append(record)
-
-    def finish(self) -> None:
-        """All is out: ends every outgoing channel and lets go of the incoming ones."""
-        self.is_finished = True
-        for outputs in self.outputs.values():
-            for output in outputs:
-                output.end()
-        self.let_go()
-
-    def stop(self) -> None:
-        """The request ends before the node does: nothing of it stays."""
-        self.is_finished = True
-        self.lanes.clear()
-        self.parked.clear()
-        self.let_go()
-
-    def let_go(self) -> None:
-        """Frees what is held on the way in."""
-        for channels in self.inputs.values():
-            for channel in channels:
-                channel.close()
-
-
 class Request:
     """One request. Made when it is submitted; its nodes and channels exist only while it runs."""
 
@@ -307,7 +68,7 @@ class Request:
         self.listener = listener
         self.state = State.QUEUED
         self.error: str | None = None
-        self.nodes: list[NodeRun] = []
+        self.runs: dict[str, NodeRun] = {}  # by node id, in topological order
         self.num_open = 0  # nodes that have not finished
         self.outlets: dict[str, Outlet] = {}
         self.behaviour: dict[str, list[Any]] = {}
@@ -317,56 +78,37 @@ class Request:
         """Whether its client must read before it can go on."""
         return any(outlet.is_full for outlet in self.outlets.values())
 
+    @property
+    def nodes(self) -> Collection[NodeRun]:
+        """Its nodes, in topological order."""
+        return self.runs.values()
+
     def params_of(self, node: Node) -> Mapping[str, Any]:
-        """The node's attributes with the request's own over them."""
+        """The node's attributes with the request's own over them; a token bound that depends on others is the largest
+
+        that it can become. Errors: ValueError.
+        """
         own = self.params.get(node.id)
-        return {**node.attributes, **own} if own else node.attributes
+        params = {**node.attributes, **own} if own else node.attributes
+        if isinstance(params.get(MOST_TOKENS), str):
+            nodes = {node_id: run.bound.spec for node_id, run in self.runs.items()}
+            return {**params, MOST_TOKENS: most_tokens(node, nodes, self._written)}
+        return params
 
+    def bound_of(self, node: Node) -> Callable[[], int | None] | None:
+        """Tells the node's exact token bound, or None until what it depends on has ended; None for a plain number."""
+        text = self._written(node).get(MOST_TOKENS)
+        if not isinstance(text, str):
+            return None
+        ports = {name: port.rpartition(".") for name, port in node.lengths.items()}
 
-def build(request: Request, bound: Sequence[BoundNode], outputs: Sequence[Output], agenda: Agenda) -> None:
-    """Makes the request's nodes and channels and fills its inputs in."""
-    runs = {node.spec.id: NodeRun(node, request, agenda) for node in bound}
-    request.nodes = list(runs.values())
-    request.num_open = len(request.nodes)
-    feeds: list[tuple[Channel, Value]] = []
-    for run in request.nodes:
-        for port, specs in run.bound.inputs.items():
-            run.inputs[port] = [_channel(spec, run, runs, feeds, request) for spec in specs]
-    for spec in outputs:
-        outlet = Outlet(spec, request=request, writer=runs[spec.node], agenda=agenda)
-        request.outlets[spec.name] = outlet
-        runs[spec.node].outputs.setdefault(spec.port, []).append(outlet)
-    for channel, value in feeds:
-        for item, part in enumerate(value if channel.is_starred else [value]):
-            channel.put(part, item, True)
-        channel.end()
-    for run in request.nodes:
-        run.wake()
+        def exact() -> int | None:
+            sources = {name: self.runs[source] for name, (source, _, _) in ports.items()}
+            if not all(run.is_finished for run in sources.values()):
+                return None
+            return evaluate(text, {name: run.count.emitted.get(ports[name][2], 0) for name, run in sources.items()})
 
+        return exact
 
-def _channel(
-    spec: ChannelSpec, run: NodeRun, runs: dict[str, NodeRun], feeds: list[tuple[Channel, Value]], request: Request
-) -> Channel:
-    source, _, port = spec.source.partition(".")
-    writer = runs[source] if port else None
-    channel = Channel(spec, mode=_mode(spec, run), reader=run, writer=writer)
-    if writer is not None:
-        writer.outputs.setdefault(port, []).append(channel)
-    else:
-        feeds.append((channel, request.inputs[source]))
-    return channel
-
-
-def _mode(spec: ChannelSpec, run: NodeRun) -> str:
-    """How a node takes an edge: `->` into `each` is shared by its items, `~>` brings an item per lane."""
-    loop, each = run.bound.loop, run.bound.spec.each
-    if each and not spec.streams:
-        return VALUE
-    if spec.port in loop.streams:
-        return ITEMS if spec.port in loop.items else PIECES
-    return ITEMS if each else VALUE
-
-
-def starred_ports(node: Node) -> frozenset[str]:
-    """Output ports whose type has an item axis."""
-    return frozenset(port.name for port in node.outputs if is_starred(port.type))
+    def _written(self, node: Node) -> Mapping[str, Any]:
+        return {**node.attributes, **self.params.get(node.id, {})}

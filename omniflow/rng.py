@@ -15,6 +15,12 @@ class Source:
     def __init__(self, seed: int, node: str, item: int) -> None:
         self._prefix = f"{seed}\0{node}\0{item}\0".encode()
 
+    def inside(self, step: int) -> Source:
+        """The draws of a loop that runs inside that step."""
+        inner = Source.__new__(Source)
+        inner._prefix = self._prefix + f"{step}\0inside\0".encode()
+        return inner
+
     def bits(self, step: int, purpose: str = "") -> int:
         """63 bits for one draw."""
         digest = blake2b(self._prefix + f"{step}\0{purpose}".encode(), digest_size=8).digest()

@@ -97,6 +97,14 @@ class Embedder(Protocol):
         """A row [1, D] of the input space that the checkpoint gives a meaning, e.g. `text_pad`. Errors: KeyError."""
 
 
+@runtime_checkable
+class Primed(Protocol):
+    """What an autoregressive expert adds when its prompt follows from its conditions, as that of an inner loop does."""
+
+    def prompt(self, conditions: Mapping[str, Tensor]) -> Tensor:
+        """The prompt as ids int64 [P] or embeddings [P, D]."""
+
+
 class Lexicon(Protocol):
     """Role of components between text and a talker, and between a talker's words and an acoustic model."""
 

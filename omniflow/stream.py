@@ -8,7 +8,8 @@ from omniflow.values import Value, concat, is_starred, length
 from omniflow_compiler.schedule import Output
 
 if TYPE_CHECKING:
-    from omniflow.request import Agenda, NodeRun, Request, Result
+    from omniflow.node import Agenda, NodeRun
+    from omniflow.request import Request, Result
 
 
 class Piece(NamedTuple):
@@ -30,7 +31,7 @@ class Ended(NamedTuple):
 class Outlet:
     """The reader behind a program output: keeps what comes for the result, tells the request's listener, or both."""
 
-    def __init__(self, spec: Output, *, request: Request, writer: NodeRun, agenda: Agenda) -> None:
+    def __init__(self, spec: Output, *, request: Request, writer: NodeRun | None, agenda: Agenda) -> None:
         self.spec = spec
         self.id = f"output:{spec.name}"
         self.request_id = request.id
@@ -67,7 +68,7 @@ class Outlet:
 
     def set_full(self, is_full: bool) -> None:
         """Holds the producer back, or lets it go on."""
-        if is_full == self.is_full:
+        if is_full == self.is_full or self.writer is None:
             return
         self.is_full = is_full
         if is_full:

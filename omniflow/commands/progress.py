@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from omniflow.engine import Engine
-from omniflow.request import NodeRun
+from omniflow.node import NodeRun
 from omniflow.stream import Piece
 from omniflow_compiler.schedule import Schedule
 

@@ -28,7 +28,7 @@ class NullTextEncoder:
 
 
 class NullDenoiser:
-    """Role Denoiser. `condition` f32 [P, 16]; the flow pulls a 4 x 8 x 8 latent to a pattern that the condition chooses."""
+    """Role Denoiser. `condition` f32 [P, 16]; pulls a 4 x 8 x 8 latent to a pattern that it chooses."""
 
     def __init__(self, *, seed: int) -> None:
         generator = torch.Generator().manual_seed(seed)

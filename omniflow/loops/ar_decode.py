@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
@@ -13,7 +13,7 @@ from omniflow.loops.base import BadResult, Done, Emit, Loop, Start, Stream, Unit
 from omniflow.loops.sampling import PLAIN, Choice, Sampling, choose, read_sampling
 from omniflow.pool import Pool
 from omniflow.rng import Source
-from omniflow.roles import Autoregressor, Embedder, SequenceState, StepResult, TokenRows
+from omniflow.roles import Autoregressor, Embedder, Primed, SequenceState, StepResult, TokenRows
 from omniflow_compiler.schedule import Node
 
 PREFILL, TOKEN = "ar_prefill", "ar_token"
@@ -31,21 +31,29 @@ class Decoding:
     conditions: Mapping[str, Tensor]
     condition: Stream | None
     forced: tuple[int, ...]
+    prompt_ids: tuple[int, ...]  # what the repetition penalty counts as seen
+    max_tokens: int
+    bound: Callable[[], int | None] | None
     wants_hidden: bool
     wants_embeds: bool
     wants_logprobs: bool
+    feeds: frozenset[str] = frozenset()  # what of each chosen token an inner loop needs: `hidden`, `embeds`
     tokens: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     num_fed: int = 0
-    feed: Tensor | None = None  # the token to put in next, int64 [1]
+    feed: Tensor | None = None  # the token to put in next, int64 [1], or its frame [1, codes]
     row: Tensor | str | None = None  # what the condition adds to it, [1, D]
     sequence: SequenceState | None = None
     reason: str | None = None
 
     @property
     def limit(self) -> int:
-        """The most tokens that will leave."""
-        return len(self.forced) or self.sampling.max_tokens
+        """The most tokens that will leave, as far as that is known."""
+        if self.bound is not None:
+            exact = self.bound()
+            if exact is not None:
+                self.max_tokens, self.bound = min(exact, self.max_tokens), None
+        return len(self.forced) or self.max_tokens
 
     @property
     def is_full(self) -> bool:
@@ -69,6 +77,12 @@ class Step(NamedTuple):
     token: int | None = None
     feed: Tensor | None = None
     logprob: Tensor | None = None
+    embedding: Tensor | None = None  # the chosen token's, [1, D]
+
+    @property
+    def last_hidden(self) -> Tensor | None:
+        """The hidden state that chose the token, [1, D]."""
+        return None if self.out.hidden is None else self.out.hidden[-1:]
 
 
 class ARDecode(Loop[Decoding]):
@@ -79,6 +93,7 @@ class ARDecode(Loop[Decoding]):
     """
 
     streams = frozenset({"condition"})
+    optional = frozenset({"prompt", "prompt_embeds", "forced", "condition"})
     lanes: ClassVar[int] = 64
 
     def __init__(self, node: Node, expert: Autoregressor, *, pool: Pool, holds: Mapping[str, Any], chunk: int) -> None:
@@ -101,21 +116,25 @@ class ARDecode(Loop[Decoding]):
 
     def init(self, start: Start) -> Decoding:
         """Errors: ValueError for parameters out of bounds, an empty prompt, or ids outside the vocabulary."""
-        forced = start.values.get("forced")
+        forced, ids = start.values.get("forced"), start.values.get("prompt")
+        sampling = read_sampling(start.params)
         conditions = {k: v for k, v in start.values.items() if k not in PROMPT_PORTS and isinstance(v, Tensor)}
         return Decoding(
-            sampling=read_sampling(start.params),
+            sampling=sampling,
             rng=start.rng,
-            prompt=self._prompt(start.values, has_forced=forced is not None and len(forced) > 0),
+            prompt=self._prompt(start.values, conditions, has_forced=forced is not None and len(forced) > 0),
             conditions=conditions,
             condition=start.streams.get("condition"),
             forced=tuple(forced.tolist()) if forced is not None else (),
+            prompt_ids=tuple(ids.tolist()) if ids is not None else (),
+            max_tokens=sampling.max_tokens,
+            bound=start.bound,
             wants_hidden="hidden" in start.wanted,
             wants_embeds="embeds" in start.wanted,
             wants_logprobs=start.rollout or "logprobs" in start.wanted,
         )
 
-    def _prompt(self, values: Mapping[str, Any], *, has_forced: bool) -> Tensor:
+    def _prompt(self, values: Mapping[str, Any], conditions: Mapping[str, Tensor], *, has_forced: bool) -> Tensor:
         embeds, ids = values.get("prompt_embeds"), values.get("prompt")
         if embeds is not None:
             prompt: Tensor = embeds
@@ -123,6 +142,8 @@ class ARDecode(Loop[Decoding]):
             prompt = ids
             if len(ids) and not 0 <= int(ids.min()) <= int(ids.max()) < self.expert.vocab_size:
                 raise ValueError(f"the prompt has a token outside the vocabulary of {self.expert.vocab_size}")
+        elif isinstance(self.expert, Primed):
+            prompt = self.expert.prompt(conditions)
         else:
             prompt = torch.tensor(list(self.expert.start_ids), dtype=torch.int64)
         if not len(prompt) and not has_forced:
@@ -165,7 +186,7 @@ class ARDecode(Loop[Decoding]):
             for row, cached in zip(rows, before, strict=True):
                 row.sequence.num_cached = cached
             raise
-        return _choose(units, results, expert.vocab_size)
+        return _choose(expert, units, results)
 
     def advance(self, state: Decoding, result: Step) -> list[Emit]:
         """A token leaves when it is chosen; its hidden state and embedding when it has been fed."""
@@ -226,7 +247,7 @@ def _rows(expert: Autoregressor, units: Sequence[Unit]) -> list[TokenRows]:
                 ids=ids,
                 embeds=embeds,
                 wants_logits=_wants_logits(unit),
-                wants_hidden=is_token and state.wants_hidden,
+                wants_hidden=(is_token and state.wants_hidden) or ("hidden" in state.feeds and _wants_logits(unit)),
                 wants_embeds=is_token and state.wants_embeds,
             )
         )
@@ -248,8 +269,9 @@ def _part(state: Decoding, size: int) -> tuple[Tensor | None, Tensor | None]:
     return (part, None) if part.ndim == 1 else (None, part)
 
 
-def _choose(units: Sequence[Unit], results: Sequence[StepResult], vocab_size: int) -> list[Step | BadResult]:
+def _choose(expert: Autoregressor, units: Sequence[Unit], results: Sequence[StepResult]) -> list[Step | BadResult]:
     """Chooses a token for every row that asked for logits; a row with wrong ones is bad alone."""
+    vocab_size = expert.vocab_size
     steps: list[Step | BadResult] = [Step(unit.grant, result) for unit, result in zip(units, results, strict=True)]
     asked = []
     for i, unit in enumerate(units):
@@ -262,7 +284,8 @@ def _choose(units: Sequence[Unit], results: Sequence[StepResult], vocab_size: in
         return steps
     stacked = torch.stack([logits for _, logits in asked])
     ids = choose(stacked, [_choice(units[i].state) for i, _ in asked])
-    for (i, logits), token, feed in zip(asked, ids.tolist(), ids.split(1), strict=True):
+    embeddings = _embeddings(expert, ids.clamp(min=0), [units[i] for i, _ in asked])
+    for (i, logits), token, feed, embedding in zip(asked, ids.tolist(), ids.split(1), embeddings, strict=True):
         if token < 0:
             steps[i] = BadResult("logits that are not numbers")
             continue
@@ -271,8 +294,16 @@ def _choose(units: Sequence[Unit], results: Sequence[StepResult], vocab_size: in
             token = state.forced[len(state.tokens)]
             feed = torch.tensor([token])
         logprob = logits.log_softmax(-1)[feed] if state.wants_logprobs else None
-        steps[i] = Step(units[i].grant, results[i], token, feed, logprob)
+        steps[i] = Step(units[i].grant, results[i], token, feed, logprob, embedding)
     return steps
+
+
+def _embeddings(expert: Autoregressor, ids: Tensor, units: Sequence[Unit]) -> Sequence[Tensor | None]:
+    """The input embedding [1, D] of each chosen id, when an inner loop asks for it."""
+    if not any("embeds" in unit.state.feeds for unit in units):
+        return [None] * len(units)
+    assert isinstance(expert, Embedder)
+    return expert.embed(ids).split(1)
 
 
 def _wants_logits(unit: Unit) -> bool:
@@ -285,7 +316,6 @@ def _choice(state: Decoding) -> Choice:
     if sampling.is_plain:
         return PLAIN
     step = len(state.tokens)
-    prompt = state.prompt.tolist() if state.prompt.ndim == 1 else []
-    seen = torch.tensor([*prompt, *state.tokens]) if sampling.repetition_penalty != 1.0 else None
+    seen = torch.tensor([*state.prompt_ids, *state.tokens]) if sampling.repetition_penalty != 1.0 else None
     uniform = state.rng.uniform(step) if sampling.temperature > 0.0 else 0.0
     return Choice(sampling=sampling, num_tokens=step, seen=seen, uniform=uniform)

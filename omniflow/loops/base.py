@@ -7,7 +7,7 @@ of a loaded schedule and holds nothing of any request: that is in the state that
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
@@ -50,10 +50,10 @@ class Unit:
     """The next work unit of one state. Units with equal `key` run as one forward, whatever request they are from.
 
     `size` is how many tokens (frames, rows) it would like to compute, of which the batcher grants `grant`: all of them
-    unless the unit is `divisible` and the batch is full.
+    unless the unit is `divisible` and the batch is full. `expert` is set when it is not the node's own.
     """
 
-    __slots__ = ("divisible", "grant", "key", "kind", "lane", "payload", "size", "state")
+    __slots__ = ("divisible", "expert", "grant", "key", "kind", "lane", "payload", "size", "state")
 
     def __init__(
         self, kind: str, key: Hashable, state: Any, *, payload: Any = None, size: int = 1, divisible: bool = False
@@ -65,6 +65,7 @@ class Unit:
         self.size = size
         self.divisible = divisible
         self.grant = size
+        self.expert: Any = None
         self.lane: Any = None  # set by the engine: whose unit this is
 
 
@@ -123,19 +124,22 @@ class Start:
     rng: Source
     wanted: frozenset[str]
     rollout: bool = False
+    bound: Callable[[], int | None] | None = None  # tells max_tokens once it is known, when others' lengths decide it
 
 
 class Loop(ABC, Generic[S]):
     """One per node of a loaded schedule.
 
     streams: ports taken piece by piece; items: ports taken item by item; all others are finished values. variadic:
-    ports that several edges may enter. lanes: how many items of an `each` node are in work at once. `execute` may be
-    called on any loop of the same kind with units of several nodes: all it needs is in the units.
+    ports that several edges may enter; optional: ports that may be left out when what feeds them is switched off.
+    lanes: how many items of an `each` node are in work at once. `execute` may be called on any loop of the same kind
+    with units of several nodes: all it needs is in the units.
     """
 
     streams: frozenset[str] = frozenset()
     items: frozenset[str] = frozenset()
     variadic: frozenset[str] = frozenset()
+    optional: frozenset[str] = frozenset()
     lanes: ClassVar[int] = 1
 
     @abstractmethod

@@ -98,6 +98,7 @@ class DiffusionDenoise(Loop[Denoising]):
     Port out: the latent. With guidance g the velocity is v + g * (v - u); 0 is off.
     """
 
+    optional = frozenset({UNCONDITIONAL})
     lanes: ClassVar[int] = 4
 
     def __init__(self, node: Node, expert: Denoiser) -> None:

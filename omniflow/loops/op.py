@@ -37,6 +37,7 @@ class RunOp(Loop[Running]):
         self.streams = op.pieces | op.items
         self.items = op.items
         self.variadic = op.variadic
+        self.optional = op.optional
         self.key = ("op", node.id, node.name)
 
     def init(self, start: Start) -> Running:

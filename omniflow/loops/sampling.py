@@ -26,6 +26,7 @@ class Sampling:
     repetition_penalty: float = 1.0
     suppress: tuple[int, ...] = ()
     stop: frozenset[int] = frozenset()
+    stop_frame: frozenset[int] = frozenset()
     min_tokens: int = 0
     max_tokens: int = 256
 
@@ -44,6 +45,7 @@ def read_sampling(params: Mapping[str, Any]) -> Sampling:
         repetition_penalty=float(params.get("repetition_penalty", 1.0)),
         suppress=tuple(params.get("suppress", ())),
         stop=frozenset(params.get("stop", ())),
+        stop_frame=frozenset(params.get("stop_frame", ())),
         min_tokens=int(params.get("min_tokens", 0)),
         max_tokens=int(params.get("max_tokens", 256)),
     )

@@ -41,3 +41,4 @@ class Op:
     pieces: frozenset[str] = frozenset()
     items: frozenset[str] = frozenset()
     variadic: frozenset[str] = frozenset()
+    optional: frozenset[str] = frozenset()

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from omniflow.ops.base import Op
 from omniflow.ops.segment import Rest, segment
+from omniflow.ops.sequence import Passed, add, clamp, concat, slice_range, strip
 from omniflow.ops.speech import Joined, Phrase, gather, join, spell
 from omniflow.ops.text import Decoded, chat_tokenize, detokenize, tokenize
 
@@ -21,5 +22,10 @@ OPS: Mapping[str, Op] = {
     "segment": Op(run=segment, memory=Rest, pieces=_ports("text")),
     "spell": Op(run=spell, items=_ports("text")),
     "gather": Op(run=gather, memory=Phrase, items=_ports("words")),
+    "add": Op(run=add, pieces=_ports("a", "b")),
+    "concat": Op(run=concat, variadic=_ports("parts")),
+    "strip": Op(run=strip, pieces=_ports("tokens")),
+    "clamp": Op(run=clamp, pieces=_ports("tokens")),
+    "slice": Op(run=slice_range, memory=Passed, pieces=_ports("value")),
     "join": Op(run=join, memory=Joined, pieces=_ports("items")),
 }

@@ -1,0 +1,85 @@
+"""Makes the nodes and channels of a request that starts."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+
+from omniflow.bounds import is_on
+from omniflow.channel import ITEMS, PIECES, VALUE, Channel
+from omniflow.node import Agenda, BoundNode, NodeRun
+from omniflow.request import Request
+from omniflow.stream import Outlet
+from omniflow.values import Value
+from omniflow_compiler.schedule import Channel as ChannelSpec
+from omniflow_compiler.schedule import Schedule
+
+
+def build(request: Request, bound: Sequence[BoundNode], schedule: Schedule, agenda: Agenda) -> None:
+    """Makes the request's nodes and channels and fills its inputs in. Nodes that `when` switches off are not made.
+
+    Errors: ValueError for a `when` without a value.
+    """
+    runs = request.runs = {node.spec.id: NodeRun(node, request, agenda) for node in _on(bound, schedule, request)}
+    request.num_open = len(runs)
+    feeds: list[tuple[Channel, Value]] = []
+    for run in runs.values():
+        for port, specs in run.bound.inputs.items():
+            fed = [spec for spec in specs if _is_fed(spec, runs)]
+            if fed:
+                run.inputs[port] = [_channel(spec, run, runs, feeds, request) for spec in fed]
+    for output in schedule.outputs:
+        writer = runs.get(output.node)
+        outlet = request.outlets[output.name] = Outlet(output, request=request, writer=writer, agenda=agenda)
+        if writer is None:
+            outlet.end()
+        else:
+            writer.outputs.setdefault(output.port, []).append(outlet)
+    for channel, value in feeds:
+        for item, part in enumerate(value if channel.is_starred else [value]):
+            channel.put(part, item, True)
+        channel.end()
+    for run in runs.values():
+        run.wake()
+
+
+def _on(bound: Sequence[BoundNode], schedule: Schedule, request: Request) -> list[BoundNode]:
+    """Nodes that run: those whose `when` holds and that are fed on every port they need."""
+    on: dict[str, BoundNode] = {}
+    for node in bound:
+        starved = [
+            port
+            for port, specs in node.inputs.items()
+            if port not in node.loop.optional and not any(spec.back_edge or _is_fed(spec, on) for spec in specs)
+        ]
+        if not starved and is_on(node.spec, schedule, request.inputs):
+            on[node.spec.id] = node
+    return list(on.values())
+
+
+def _is_fed(spec: ChannelSpec, on: Container[str]) -> bool:
+    """Whether an edge's source is there: an input of the program always, a node when it is on."""
+    source, dot, _ = spec.source.rpartition(".")
+    return not dot or source in on
+
+
+def _channel(
+    spec: ChannelSpec, run: NodeRun, runs: dict[str, NodeRun], feeds: list[tuple[Channel, Value]], request: Request
+) -> Channel:
+    source, dot, port = spec.source.rpartition(".")
+    writer = runs[source] if dot else None
+    channel = Channel(spec, mode=_mode(spec, run), reader=run, writer=writer)
+    if writer is not None:
+        writer.outputs.setdefault(port, []).append(channel)
+    else:
+        feeds.append((channel, request.inputs[port]))
+    return channel
+
+
+def _mode(spec: ChannelSpec, run: NodeRun) -> str:
+    """How a node takes an edge: `->` into `each` is shared by its items, `~>` brings an item per lane."""
+    loop, each = run.bound.loop, run.bound.spec.each
+    if each and not spec.streams:
+        return VALUE
+    if spec.port in loop.streams:
+        return ITEMS if spec.port in loop.items else PIECES
+    return ITEMS if each else VALUE
