@@ -40,14 +40,14 @@ class Outcome:
         return sum(len(ids) for ids in self.ids) / self.seconds
 
 
-def single(vocab: int) -> list[Request]:
-    """One request: 64 tokens in, 128 out."""
-    return _requests(1, vocab, prompts=(64, 64), news=(128, 128))
+def single(vocab: int, scale: int = 1) -> list[Request]:
+    """One request: 64 tokens in, 128 out; `scale` times fewer out for a quick look."""
+    return _requests(1, vocab, prompts=(64, 64), news=(128 // scale, 128 // scale))
 
 
-def arriving(count: int, vocab: int) -> list[Request]:
-    """`count` requests, one every 50 ms, 16 to 112 tokens in and 32 to 96 out."""
-    return _requests(count, vocab, prompts=(16, 112), news=(32, 96))
+def arriving(count: int, vocab: int, scale: int = 1) -> list[Request]:
+    """`count` requests, one every 50 ms, 16 to 112 tokens in and 32 to 96 out, or `scale` times fewer."""
+    return _requests(count, vocab, prompts=(16, 112), news=(32 // scale, 96 // scale))
 
 
 def _requests(count: int, vocab: int, *, prompts: tuple[int, int], news: tuple[int, int]) -> list[Request]:
