@@ -15,6 +15,7 @@ class Limits:
 
     width: most units in a batch; step_tokens: most positions in an autoregressive batch, of which at least
     `min_prefill` are left to prompts; running: most requests in work at once; queued: most requests waiting.
+    batch_invariant: every unit is computed alone, so that its bits never depend on its neighbours.
     """
 
     width: int = 64
@@ -22,6 +23,7 @@ class Limits:
     min_prefill: int = 16
     running: int = 256
     queued: int = 100_000
+    batch_invariant: bool = False
 
 
 class Group:
@@ -31,7 +33,7 @@ class Group:
 
     def __init__(self, key: Hashable) -> None:
         self.key = key
-        self.depth = -1
+        self.depth = -1.0
         self.units: OrderedDict[int, Unit] = OrderedDict()  # by identity
 
 
@@ -43,7 +45,7 @@ class Batcher:
         self.groups: dict[Hashable, Group] = {}
         self.num_ready = 0
 
-    def put(self, unit: Unit, depth: int) -> None:
+    def put(self, unit: Unit, depth: float) -> None:
         """A unit became ready."""
         group = self.groups.get(unit.key)
         if group is None:
@@ -74,7 +76,7 @@ class Batcher:
 
     def _admit(self, group: Group) -> list[Unit]:
         """Whole units first; divisible ones share what is left of the token budget, oldest first."""
-        width, ready = self.limits.width, group.units
+        width, ready = 1 if self.limits.batch_invariant else self.limits.width, group.units
         taken: list[Unit] = []
         divisible: list[Unit] = []
         while ready and len(taken) + len(divisible) < width:
@@ -94,5 +96,5 @@ class Batcher:
         return taken
 
 
-def _depth(group: Group) -> int:
+def _depth(group: Group) -> float:
     return group.depth

@@ -175,6 +175,28 @@ def config(
 
 
 @app.command()
+def verify(
+    spec: Spec,
+    inputs: Annotated[list[str] | None, typer.Option("--input", metavar="NAME=VALUE", help="An input.")] = None,
+    requests: Annotated[int, typer.Option(min=2, max=64, help="Requests to compare.")] = 6,
+    settings: Settings = None,
+    devices: Devices = None,
+    config: Config = None,
+    plugins: Plugins = None,
+    batch_invariant: Annotated[bool, typer.Option(help="Every bit must agree, whatever the batch.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Run a program in every mode and compare the answers."""
+    from omniflow.commands.verify import verify_spec
+
+    selection = _select(spec, None, settings, None, devices, config, plugins)
+    code = verify_spec(
+        selection, inputs=inputs or [], requests=requests, batch_invariant=batch_invariant, as_json=as_json
+    )
+    raise typer.Exit(code)
+
+
+@app.command()
 def explain(code: Annotated[str, typer.Argument(help="A code such as OF2103; without one, all of them.")] = "") -> None:
     """Explain a diagnostic."""
     from omniflow.commands.explain import explain_code

@@ -1,0 +1,139 @@
+"""The modes a program must not care about. Each runs the cases its own way and gives a result per case."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from omniflow.batcher import Limits
+from omniflow.engine import Engine
+from omniflow.loading import load
+from omniflow.request import Result
+from omniflow.verification.cases import Case
+from omniflow_compiler.reader import read_schedule
+from omniflow_compiler.schedule import Schedule
+
+Outcome = list[Result | None]  # by case; None for a request that the mode cancelled on purpose
+MAX_STEPS = 10_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mode:
+    """A way to run. `is_exact` modes keep batch widths as in the baseline, so every bit must agree."""
+
+    name: str
+    run: Callable[[Schedule, Sequence[Case], Limits], Outcome]
+    is_exact: bool = False
+
+
+def serial(schedule: Schedule, cases: Sequence[Case], limits: Limits) -> Outcome:
+    """One request after another: what every other mode is compared with."""
+    engine = load(schedule, limits=limits)
+    return [engine.run(case.inputs, seed=case.seed) for case in cases]
+
+
+def interleaved(schedule: Schedule, cases: Sequence[Case], limits: Limits) -> Outcome:
+    """Requests in work together, but each unit computed alone."""
+    return _together(schedule, cases, replace(limits, width=1))
+
+
+def batched(width: int) -> Mode:
+    """Batches of at most `width` rows."""
+
+    def run(schedule: Schedule, cases: Sequence[Case], limits: Limits) -> Outcome:
+        return _together(schedule, cases, replace(limits, width=width))
+
+    return Mode(name=f"batched, width {width}", run=run)
+
+
+def ragged(schedule: Schedule, cases: Sequence[Case], limits: Limits) -> Outcome:
+    """A new request every few steps, so that batches mix prompts, tokens and ends."""
+    engine = load(schedule, limits=limits)
+    chance = random.Random(5)  # noqa: S311  arrivals, not secrets
+    ids: list[int] = []
+    for case in cases:
+        ids.append(engine.submit(case.inputs, seed=case.seed))
+        for _ in range(chance.randrange(1, 7)):
+            engine.step()
+    return _finish(engine, ids)
+
+
+def cancelled(schedule: Schedule, cases: Sequence[Case], limits: Limits) -> Outcome:
+    """Every other request is cancelled after a number of steps of its own; the others must not notice."""
+    engine = load(schedule, limits=limits)
+    ids = [engine.submit(case.inputs, seed=case.seed) for case in cases]
+    chance = random.Random(11)  # noqa: S311  cancels, not secrets
+    victims = {i: chance.randrange(1, 60) for i in ids[1::2]}
+    step = 0
+    while not engine.is_idle and step < MAX_STEPS:
+        for victim, at in victims.items():
+            if at == step:
+                engine.cancel(victim)
+        engine.step()
+        step += 1
+    return [None if i in victims else engine.result(i) for i in ids]
+
+
+def whole(schedule: Schedule, cases: Sequence[Case], limits: Limits) -> Outcome:
+    """Streams are not cut: every decoder sees an item at once."""
+    channels = tuple(
+        replace(c, chunk=0, first_chunk=0, left_context=0, right_context=0, capacity=1 << 30) if c.chunk else c
+        for c in schedule.channels
+    )
+    return serial(replace(schedule, channels=channels), cases, limits)
+
+
+def rollout(schedule: Schedule, cases: Sequence[Case], limits: Limits) -> Outcome:
+    """Behaviour is recorded for a trainer; what comes out is the same."""
+    engine = load(schedule, limits=limits, profile="rollout")
+    return [engine.run(case.inputs, seed=case.seed) for case in cases]
+
+
+def crowded(schedule: Schedule, cases: Sequence[Case], limits: Limits) -> Outcome:
+    """Caches that hold hardly more than one request: the others must wait and lose nothing."""
+    small = tuple(replace(cache, max_bytes=_least(cache.max_bytes)) for cache in schedule.caches)
+    return _together(replace(schedule, caches=small), cases, limits)
+
+
+def _least(max_bytes: int) -> int:
+    return max(1, max_bytes // 8)
+
+
+def reloaded(schedule: Schedule, cases: Sequence[Case], limits: Limits) -> Outcome:
+    """The schedule written to a file and read back."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "verify.schedule.json"
+        path.write_text(schedule.to_json(), encoding="utf-8")
+        return serial(read_schedule(path), cases, limits)
+
+
+def _together(schedule: Schedule, cases: Sequence[Case], limits: Limits) -> Outcome:
+    engine = load(schedule, limits=limits)
+    return _finish(engine, [engine.submit(case.inputs, seed=case.seed) for case in cases])
+
+
+def _finish(engine: Engine, ids: Sequence[int]) -> Outcome:
+    for _ in range(MAX_STEPS):
+        if engine.is_idle:
+            break
+        engine.step()
+    return [engine.result(i) for i in ids]
+
+
+BASELINE = Mode(name="serial", run=serial, is_exact=True)
+MODES = (
+    Mode(name="serial again", run=serial, is_exact=True),
+    Mode(name="interleaved", run=interleaved, is_exact=True),
+    batched(2),
+    batched(3),
+    batched(8),
+    Mode(name="ragged arrivals", run=ragged),
+    Mode(name="neighbours cancelled", run=cancelled),
+    Mode(name="whole instead of streamed", run=whole),
+    Mode(name="rollout profile", run=rollout, is_exact=True),
+    Mode(name="crowded caches", run=crowded),
+    Mode(name="schedule from disk", run=reloaded, is_exact=True),
+)

@@ -1,0 +1,95 @@
+"""Runs a program in every mode and says whether each gave the same answer as one request after another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from omniflow.batcher import Limits
+from omniflow.request import Result, State
+from omniflow.verification.cases import Case
+from omniflow.verification.compare import BITS, Comparison, compare_outputs
+from omniflow.verification.modes import BASELINE, MODES, Mode, Outcome
+from omniflow_compiler.schedule import Schedule
+
+DEFAULT_TOLERANCE = 1e-4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One mode's verdict: how it was compared, the largest difference, and the first problem if there is one."""
+
+    mode: str
+    requests: int
+    comparison: str
+    difference: float
+    tolerance: float
+    problem: str
+
+    @property
+    def holds(self) -> bool:
+        return not self.problem
+
+
+def tolerance_of(schedule: Schedule) -> float:
+    """The largest difference that the card allows where batch widths differ."""
+    declared = schedule.parity.get("tolerance")
+    return float(declared) if isinstance(declared, int | float) else DEFAULT_TOLERANCE
+
+
+def verify(
+    schedule: Schedule,
+    cases: Sequence[Case],
+    *,
+    pruned: Callable[[str], Schedule | None],
+    batch_invariant: bool = False,
+    limits: Limits | None = None,
+) -> Iterator[Row]:
+    """A row per mode, as soon as it is known. `pruned` compiles the same program for one output alone (None when it
+    cannot, as for a schedule without its sources). `batch_invariant` makes every mode owe every bit.
+    """
+    limits = replace(limits or Limits(), batch_invariant=batch_invariant)
+    tolerance = 0.0 if batch_invariant else tolerance_of(schedule)
+    baseline = BASELINE.run(schedule, cases, limits)
+    yield _row(BASELINE, baseline, baseline, tolerance)
+    if any(result is None or result.state != State.DONE for result in baseline):
+        return
+    for mode in MODES:
+        yield _row(mode, baseline, mode.run(schedule, cases, limits), tolerance)
+    for output in schedule.outputs:
+        part = pruned(output.name) if len(schedule.outputs) > 1 else None
+        if part is not None:
+            mode = Mode(name=f"only {output.name}", run=BASELINE.run, is_exact=True)
+            yield _row(mode, [_only(r, output.name) for r in baseline], mode.run(part, cases, limits), tolerance)
+
+
+def _only(result: Result | None, output: str) -> Result | None:
+    return None if result is None else replace(result, outputs={output: result.outputs[output]})
+
+
+def _row(mode: Mode, expected: Outcome, found: Outcome, tolerance: float) -> Row:
+    allowed = 0.0 if mode.is_exact else tolerance
+    comparisons: list[Comparison] = []
+    problem = ""
+    compared = 0
+    for index, (wanted, got) in enumerate(zip(expected, found, strict=True)):
+        if got is None or wanted is None:
+            continue
+        compared += 1
+        if got.state != State.DONE:
+            problem = problem or f"request {index} ended as {got.state}: {got.error or 'no reason given'}"
+            continue
+        for comparison in compare_outputs(wanted.outputs, got.outputs):
+            comparisons.append(comparison)
+            if not comparison.holds(allowed) and not problem:
+                how = f"{comparison.kind} {comparison.difference:.3g}"
+                problem = f"request {index}: {comparison.output} differs ({how})"
+    worst = max(comparisons, key=lambda c: (c.difference, c.kind != BITS), default=None)
+    return Row(
+        mode=mode.name,
+        requests=compared,
+        comparison=worst.kind if worst is not None else "-",
+        difference=worst.difference if worst is not None else 0.0,
+        tolerance=allowed,
+        problem=problem,
+    )
