@@ -34,11 +34,22 @@ BUILT_IN: Mapping[str, str] = {
     "null.lexicon": "omniflow.experts.null_text:load_lexicon",
     "null.thinker": "omniflow.experts.null_language:load_thinker",
     "null.talker": "omniflow.experts.null_language:load_talker",
+    "null.codec": "omniflow.experts.null_frames:load_codec",
+    "null.depth": "omniflow.experts.null_frames:load_depth",
+    "null.framer": "omniflow.experts.null_frames:load_framer",
     "null.denoiser": "omniflow.experts.null_image:load_denoiser",
     "null.image_decoder": "omniflow.experts.null_image:load_image_decoder",
     "null.text_encoder": "omniflow.experts.null_image:load_text_encoder",
     "null.acoustic": "omniflow.experts.null_sound:load_acoustic",
     "null.vocoder": "omniflow.experts.null_sound:load_vocoder",
+    "qwen2_5_omni.audio": "omniflow.experts.qwen2_5_omni_loaders:audio",
+    "qwen2_5_omni.bigvgan": "omniflow.experts.qwen2_5_omni_loaders:bigvgan",
+    "qwen2_5_omni.dit": "omniflow.experts.qwen2_5_omni_loaders:dit",
+    "qwen2_5_omni.speaker": "omniflow.experts.qwen2_5_omni_loaders:speaker",
+    "qwen2_5_omni.talker": "omniflow.experts.qwen2_5_omni_loaders:talker",
+    "qwen2_5_omni.thinker": "omniflow.experts.qwen2_5_omni_loaders:thinker",
+    "qwen2_5_omni.vision": "omniflow.experts.qwen2_5_omni_loaders:vision",
+    "qwen2_5_omni.voices": "omniflow.experts.qwen2_5_omni_loaders:voices",
     "smol.acoustic": "omniflow.experts.smol_loaders:load_acoustic",
     "smol.lexicon": "omniflow.experts.smol_loaders:load_lexicon",
     "smol.talker": "omniflow.experts.smol_loaders:load_talker",
@@ -73,9 +84,15 @@ class Bound:
     pools: Pools
 
 
-def bind(schedule: Schedule) -> Bound:
-    """Loads the experts that the schedule names. Errors: BindError, with the YAML place of the component or node."""
-    experts = {spec.name: load_expert(spec, _cache_of(spec, schedule)) for spec in schedule.experts}
+def bind(schedule: Schedule, given: Mapping[str, Any] | None = None) -> Bound:
+    """Loads the experts that the schedule names, except those `given` by component name.
+
+    Errors: BindError, with the YAML place of the component or node.
+    """
+    experts = dict(given or {})
+    for spec in schedule.experts:
+        if spec.name not in experts:
+            experts[spec.name] = load_expert(spec, _cache_of(spec, schedule))
     pools: dict[str, Pool] = {}
     nodes = tuple(_bind_node(node, schedule, experts, pools) for node in schedule.nodes)
     return Bound(schedule=schedule, nodes=nodes, experts=experts, pools=Pools(pools.values()))
@@ -99,7 +116,11 @@ _LOADED: dict[str, Any] = {}  # experts of this process
 
 
 def find_loader(spec: Expert) -> Loader:
-    """The loader that `use` names: built in, or of an installed package. Errors: BindError naming what there is."""
+    """The loader that `use` names: of a plugin file, built in, or of an installed package. Errors: BindError naming what there is."""
+    for module in plugin_modules():
+        own: Loader | None = vars(module).get("LOADERS", {}).get(spec.use)
+        if own is not None:
+            return own
     plugins = _plugins()
     path = BUILT_IN.get(spec.use)
     try:

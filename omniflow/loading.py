@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from os import PathLike
+from typing import Any
 
 import omniflow_compiler
 from omniflow.batcher import Limits
@@ -22,10 +23,17 @@ def compile(
     return omniflow_compiler.compile(path, outputs=outputs, params=params)
 
 
-def load(schedule: Schedule, *, limits: Limits | None = None, profile: str = "serve", trace: bool = False) -> Engine:
+def load(
+    schedule: Schedule,
+    *,
+    limits: Limits | None = None,
+    profile: str = "serve",
+    trace: bool = False,
+    experts: Mapping[str, Any] | None = None,
+) -> Engine:
     """Loads what the schedule names, once per process, and gives an engine for it.
 
-    profile: `serve`, or `rollout` to record every choice and its log-probability. trace: keep an event of every unit
+    experts: ready-made ones by component name, in place of those that would be loaded. profile: `serve`, or `rollout` to record every choice and its log-probability. trace: keep an event of every unit
     and transfer. Errors: BindError.
     """
-    return Engine(bind(schedule), limits=limits, profile=profile, trace=trace)
+    return Engine(bind(schedule, experts), limits=limits, profile=profile, trace=trace)

@@ -37,6 +37,8 @@ class Decoding:
     wants_hidden: bool
     wants_embeds: bool
     wants_logprobs: bool
+    wants_prompt: bool  # the final hidden states of the prompt
+    feeds_last: bool  # whether a token that reaches the bound is fed for its rows
     feeds: frozenset[str] = frozenset()  # what of each chosen token an inner loop needs: `hidden`, `embeds`
     tokens: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
@@ -88,8 +90,10 @@ class Step(NamedTuple):
 class ARDecode(Loop[Decoding]):
     """Ports in: `prompt` or `prompt_embeds`, `forced`, `condition` (a stream, one row per decoded token), and the
 
-    expert's own conditions. Ports out: `tokens` without the stop token, `hidden` and `embeds` (the final hidden state
-    and the input embedding of every emitted token), `logprobs` (of the emitted tokens under the expert's logits).
+    expert's own conditions. With `prompt_embeds`, `prompt` is what the repetition penalty counts as seen. Ports out:
+    `tokens` without the stop token, `hidden` and `embeds` (the final hidden state and the input embedding of every
+    emitted token; without `feed_last` not of one that reached the bound), `prompt_hidden` (final hidden states of the
+    prompt), `logprobs` (of the emitted tokens under the expert's logits).
     """
 
     streams = frozenset({"condition"})
@@ -132,6 +136,8 @@ class ARDecode(Loop[Decoding]):
             wants_hidden="hidden" in start.wanted,
             wants_embeds="embeds" in start.wanted,
             wants_logprobs=start.rollout or "logprobs" in start.wanted,
+            wants_prompt="prompt_hidden" in start.wanted,
+            feeds_last=bool(start.params.get("feed_last", True)),
         )
 
     def _prompt(self, values: Mapping[str, Any], conditions: Mapping[str, Tensor], *, has_forced: bool) -> Tensor:
@@ -182,6 +188,8 @@ class ARDecode(Loop[Decoding]):
         before = [row.sequence.num_cached for row in rows]
         try:
             results = expert.step(rows)
+            if len(results) != len(rows):
+                raise ValueError(f"{len(results)} results for {len(rows)} rows")
         except BaseException:
             for row, cached in zip(rows, before, strict=True):
                 row.sequence.num_cached = cached
@@ -196,6 +204,8 @@ class ARDecode(Loop[Decoding]):
                 emits.append(Emit("hidden", result.out.hidden))
             if result.out.embeds is not None:
                 emits.append(Emit("embeds", result.out.embeds))
+        elif state.wants_prompt and result.out.hidden is not None:
+            emits.append(Emit("prompt_hidden", result.out.hidden))
         state.num_fed += result.fed
         if result.token is not None:
             self._take(state, result, result.token, emits)
@@ -214,7 +224,7 @@ class ARDecode(Loop[Decoding]):
         if result.logprob is not None:
             state.logprobs.append(float(result.logprob))
             emits.append(Emit("logprobs", result.logprob))
-        if state.is_full and not state.wants_rows:
+        if state.is_full and not (state.wants_rows and state.feeds_last):
             state.reason = "forced" if state.forced else "bound"
 
     def finalize(self, state: Decoding) -> list[Emit]:
@@ -247,7 +257,7 @@ def _rows(expert: Autoregressor, units: Sequence[Unit]) -> list[TokenRows]:
                 ids=ids,
                 embeds=embeds,
                 wants_logits=_wants_logits(unit),
-                wants_hidden=(is_token and state.wants_hidden) or ("hidden" in state.feeds and _wants_logits(unit)),
+                wants_hidden=_wants_hidden(unit),
                 wants_embeds=is_token and state.wants_embeds,
             )
         )
@@ -304,6 +314,12 @@ def _embeddings(expert: Autoregressor, ids: Tensor, units: Sequence[Unit]) -> Se
         return [None] * len(units)
     assert isinstance(expert, Embedder)
     return expert.embed(ids).split(1)
+
+
+def _wants_hidden(unit: Unit) -> bool:
+    state: Decoding = unit.state
+    is_wanted = state.wants_hidden if unit.kind == TOKEN else state.wants_prompt
+    return is_wanted or ("hidden" in state.feeds and _wants_logits(unit))
 
 
 def _wants_logits(unit: Unit) -> bool:

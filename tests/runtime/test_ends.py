@@ -1,0 +1,167 @@
+"""Every request ends once, in one of four ways, for itself alone, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import random
+from functools import partial
+
+import pytest
+import torch
+
+from omniflow import Limits, State
+from omniflow.roles import TokenRows
+from tests.runtime.faults import FaultyLanguage, FaultyVocoder, engine_with
+from tests.runtime.program import PROMPTS, assert_same, drain, engine
+
+MARK = "And the old tree near my mat, what of it?"  # the prompt that is longest, by which rows are known
+
+
+def is_of_long_prompt(row: TokenRows, *, cached: int = 24) -> bool:
+    return row.sequence.num_cached >= cached
+
+
+@pytest.mark.parametrize("fault", ["raise", "nan", "shape", "missing"])
+def test_a_bad_row_fails_its_request_and_changes_no_bit_of_its_neighbours(fault: str) -> None:
+    running = engine_with("thinker", lambda real: FaultyLanguage(real, is_of_long_prompt, fault))
+    prompts = [MARK, "Hm", "Hm hm"]
+    ids = [running.submit({"prompt": prompt}, params={"think.max_tokens": 12}) for prompt in prompts]
+    drain(running)
+    failed, *others = [running.result(request) for request in ids]
+    assert failed is not None
+    assert failed.state is State.FAILED
+    reference = engine()
+    for prompt, result in zip(prompts[1:], others, strict=True):
+        want = reference.run({"prompt": prompt}, params={"think.max_tokens": 12})
+        assert result is not None
+        assert result.state is State.DONE
+        assert result.outputs["text"] == want.outputs["text"]
+        assert torch.equal(result.outputs["audio"], want.outputs["audio"])
+    assert running.live == 0
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ("raise", "RuntimeError: the expert broke"),
+        ("nan", "logits that are not numbers"),
+        ("shape", "logits [311], not [312]"),
+        ("missing", "no logits"),
+        ("count", "0 results for 1 rows"),
+    ],
+)
+def test_the_error_names_place_node_and_unit(fault: str, said: str) -> None:
+    running = engine_with("thinker", lambda real: FaultyLanguage(real, partial(is_of_long_prompt, cached=12), fault))
+    result = running.run({"prompt": "Hm"})
+    assert result.state is State.FAILED
+    assert result.error is not None
+    assert "speech.program.yaml:14:3: node think: unit 9" in result.error
+    assert said.replace("311", str(running.bound.experts["thinker"].vocab_size - 1)).replace(
+        "312", str(running.bound.experts["thinker"].vocab_size)
+    ) in result.error
+    assert "\n" not in result.error
+
+
+@pytest.mark.parametrize("fault", ["raise", "nan", "shape"])
+def test_a_vocoder_that_breaks_leaves_what_came_before_it(fault: str) -> None:
+    running = engine_with("vocoder", lambda real: FaultyVocoder(real, fault, 2))
+    result = running.run({"prompt": PROMPTS[0]})
+    assert result.state is State.FAILED
+    assert result.error is not None
+    assert "node wave: unit 2" in result.error
+    assert 0 < len(result.outputs["audio"]) <= 64 * 300
+    assert not result.record["outputs"]["audio"]["whole"]
+    assert running.live == 0
+
+
+def test_a_cancelled_request_stops_at_the_next_unit() -> None:
+    running = engine(trace=True)
+    request = running.submit({"prompt": PROMPTS[0]})
+    for _ in range(30):
+        running.step()
+    assert running.trace is not None
+    before = len(running.trace.units)
+    running.cancel(request)
+    running.step()
+    result = running.result(request)
+    assert result is not None
+    assert result.state is State.CANCELLED
+    assert len(running.trace.units) == before
+    assert running.live == 0
+    assert running.is_idle
+
+
+def test_a_cancel_at_any_unit_frees_everything() -> None:
+    draw = random.Random(11)
+    for _ in range(25):
+        running = engine(limits=Limits(running=3))
+        ids = [running.submit({"prompt": prompt}) for prompt in PROMPTS]
+        for _ in range(draw.randrange(120)):
+            running.step()
+        for request in ids:
+            running.cancel(request)
+        running.step()
+        assert running.live == 0
+        running.bound.pools.check()
+        states = [result.state for request in ids if (result := running.result(request)) is not None]
+        assert len(states) == len(ids)
+        assert set(states) <= {State.DONE, State.CANCELLED}
+
+
+def test_cancelling_twice_or_late_or_somebody_unknown_does_nothing() -> None:
+    running = engine()
+    request = running.submit({"prompt": "Hm"})
+    running.cancel(request)
+    running.cancel(request)
+    running.cancel(12345)
+    drain(running)
+    result = running.result(request)
+    assert result is not None
+    assert result.state is State.CANCELLED
+    running.cancel(request)
+    assert_same(running.run({"prompt": PROMPTS[1]}), PROMPTS[1])
+    assert running.result(request) is None
+
+
+def test_a_deadline_ends_its_request_alone() -> None:
+    running = engine()
+    late = running.submit({"prompt": PROMPTS[0]}, deadline=0.0)
+    other = running.submit({"prompt": PROMPTS[1]}, deadline=1e6)
+    drain(running)
+    result = running.result(late)
+    assert result is not None
+    assert (result.state, result.error) == (State.CANCELLED, "its deadline passed")
+    assert_same(running.result(other), PROMPTS[1])
+
+
+def test_a_request_ends_once() -> None:
+    running = engine_with("thinker", lambda real: FaultyLanguage(real, lambda row: row.sequence.num_cached > 15, "nan"))
+    ids = [running.submit({"prompt": prompt}) for prompt in PROMPTS]
+    running.cancel(ids[2])
+    seen: dict[int, list[State]] = {request: [] for request in ids}
+    while not running.is_idle:
+        running.step()
+        for request in ids:
+            result = running.result(request)
+            if result is not None:
+                seen[request].append(result.state)
+    assert all(len(states) == 1 for states in seen.values())
+
+
+def test_a_request_for_more_cache_than_there_is_says_need_and_have() -> None:
+    result = engine().run({"prompt": "Hm"}, params={"think.max_tokens": 10_000_000})
+    assert result.state is not State.DONE
+    assert result.error is not None
+    assert "10000" in result.error
+    assert "65536" in result.error
+
+
+def test_requests_wait_for_cache_and_all_get_through() -> None:
+    running = engine()
+    ids = [running.submit({"prompt": prompt}, params={"think.max_tokens": 30_000}) for prompt in PROMPTS * 2]
+    drain(running)
+    for request, prompt in zip(ids, PROMPTS * 2, strict=True):
+        result = running.result(request)
+        assert result is not None
+        assert result.state is State.DONE, result.error
+    assert running.live == 0
+    running.bound.pools.check()
