@@ -84,7 +84,7 @@ def _row(mode: Mode, expected: Outcome, found: Outcome, tolerance: float) -> Row
             if not comparison.holds(allowed) and not problem:
                 how = f"{comparison.kind} {comparison.difference:.3g}"
                 problem = f"request {index}: {comparison.output} differs ({how})"
-    worst = max(comparisons, key=lambda c: (c.difference, c.kind != BITS), default=None)
+    worst = max(comparisons, key=lambda c: (c.difference, c.kind == BITS), default=None)
     return Row(
         mode=mode.name,
         requests=compared,
