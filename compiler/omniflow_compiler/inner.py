@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from omniflow_compiler import codes
 from omniflow_compiler.attributes import check_attributes
 from omniflow_compiler.diagnostics import Report
+from omniflow_compiler.fields import fill_in
 from omniflow_compiler.graph import Component, Inner
 from omniflow_compiler.library.library import Library
 from omniflow_compiler.library.signature import Ports
@@ -34,9 +35,8 @@ def resolve_inner(
     ports = component.signature.serves.get(spec.kind.text) if component is not None else None
     if kind is None or component is None or ports is None:
         return None  # reported where the inner loop is declared
-    attributes = check_attributes(
-        kind.attributes, spec.attributes, f"loop `{spec.name.text}`", spec.name.span, Report()
-    )
+    filled = fill_in(spec.attributes, spec.name.text, components, Report())
+    attributes = check_attributes(kind.attributes, filled, f"loop `{spec.name.text}`", spec.name.span, Report())
     length = attributes.get("max_tokens")
     if not isinstance(length, int):
         help = ["give it `max_tokens` as a number: every outer step makes that many"]

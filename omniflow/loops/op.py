@@ -89,10 +89,10 @@ class RunOp(Loop[Running]):
         return Unit("op", self.key, state, payload=(self.op.run, call))
 
     @torch.inference_mode()
-    def execute(self, expert: Any, units: Sequence[Unit]) -> list[list[Emit] | BadResult]:
+    def execute(self, expert: Any, units: Sequence[Unit]) -> list[list[Emit | Done] | BadResult]:
         """Calls one after another: an op is cheap and may fail for its own request alone."""
         del expert
-        results: list[list[Emit] | BadResult] = []
+        results: list[list[Emit | Done] | BadResult] = []
         for unit in units:
             run, call = unit.payload
             try:
@@ -101,7 +101,7 @@ class RunOp(Loop[Running]):
                 results.append(BadResult(f"{type(error).__name__}: {error}"))
         return results
 
-    def advance(self, state: Running, result: list[Emit]) -> list[Emit]:
-        """What the op gave."""
-        del state
-        return result
+    def advance(self, state: Running, result: list[Emit | Done]) -> list[Emit]:
+        """What the op gave; one that says it is done gets no more calls, and what still comes to it is dropped."""
+        state.is_done = state.is_done or any(isinstance(entry, Done) for entry in result)
+        return [entry for entry in result if isinstance(entry, Emit)]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from omniflow.channel import Window
-from omniflow.loops.base import Emit
+from omniflow.loops.base import Done, Emit
 from omniflow.values import Value
 
 
@@ -33,10 +33,10 @@ class Op:
     """A row of the op table.
 
     pieces: ports taken as they come; items: ports taken item by item; all others are finished values. An op without
-    `pieces` and `items` is called once.
+    `pieces` and `items` is called once. An op that yields `Done` needs no more of its inputs.
     """
 
-    run: Callable[[Call], Iterable[Emit]]
+    run: Callable[[Call], Iterable[Emit | Done]]
     memory: Callable[[], Any] | None = None
     pieces: frozenset[str] = frozenset()
     items: frozenset[str] = frozenset()

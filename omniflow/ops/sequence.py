@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from omniflow.loops.base import Emit
+from omniflow.loops.base import Done, Emit
 from omniflow.ops.base import Call
 from omniflow.values import cut
 
@@ -46,8 +46,8 @@ class Passed:
     count: int = 0
 
 
-def slice_range(call: Call) -> Iterator[Emit]:
-    """`value` ~> `value`: elements `start` .. `stop` of the leading axis; stop -1 is the end."""
+def slice_range(call: Call) -> Iterator[Emit | Done]:
+    """`value` ~> `value`: elements `start` .. `stop` of the leading axis; stop -1 is the end. Done as soon as it can."""
     memory: Passed = call.memory
     start, stop = int(call.params.get("start", 0)), int(call.params.get("stop", -1))
     for window in call.windows.values():
@@ -56,3 +56,5 @@ def slice_range(call: Call) -> Iterator[Emit]:
         memory.count += window.new
         if first < last:
             yield Emit("value", cut(window.data, first, last))
+    if 0 <= stop <= memory.count:
+        yield Done("enough")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from omniflow.ops.base import Op
+from omniflow.ops.handoff import add_last, append, embed, grid_positions, ids, put_at, repeat_id, voice, zero_at
 from omniflow.ops.segment import Rest, segment
 from omniflow.ops.sequence import Passed, add, clamp, concat, slice_range, strip
 from omniflow.ops.speech import Joined, Phrase, gather, join, spell
@@ -27,5 +28,14 @@ OPS: Mapping[str, Op] = {
     "strip": Op(run=strip, pieces=_ports("tokens")),
     "clamp": Op(run=clamp, pieces=_ports("tokens")),
     "slice": Op(run=slice_range, memory=Passed, pieces=_ports("value")),
+    "ids": Op(run=ids),
+    "repeat_id": Op(run=repeat_id),
+    "embed": Op(run=embed, pieces=_ports("tokens")),
+    "zero_at": Op(run=zero_at),
+    "put_at": Op(run=put_at),
+    "add_last": Op(run=add_last),
+    "append": Op(run=append, pieces=_ports("value")),
+    "grid_positions": Op(run=grid_positions),
+    "voice": Op(run=voice),
     "join": Op(run=join, memory=Joined, pieces=_ports("items")),
 }
