@@ -256,7 +256,8 @@ class Engine:
         elif isinstance(answer, Unit):
             answer.lane = lane
             lane.unit = answer
-            self.batcher.put(answer, run.bound.spec.depth)
+            # Inner runs end before outer steps go on: requests that began apart fall into step.
+            self.batcher.put(answer, run.bound.spec.depth + (0.5 if answer.expert is not None else 0.0))
         if had_no_room:
             self._give_room()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from omniflow.errors import InputError
 from omniflow.values import Value, dtype_of
-from omniflow_compiler.schedule import Input, Schedule
+from omniflow_compiler.schedule import Input, Node, Schedule
 
 
 def check_inputs(schedule: Schedule, given: Mapping[str, Any]) -> dict[str, Value]:
@@ -56,20 +56,25 @@ def convert(spec: Input, value: Any) -> Value:
 
 
 def check_params(schedule: Schedule, given: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """`node.attribute` to value, as attributes by node. Errors: InputError for a name that is not there."""
-    nodes = {node.id: node for node in schedule.nodes}
+    """`node.attribute` (`node.loop.attribute` of an inner loop) to value, as attributes by node.
+
+    Errors: InputError for a name that is not there.
+    """
+    known = {f"{node.id}.{name}": (node.id, name) for node in schedule.nodes for name in _attributes(node)}
     found: dict[str, dict[str, Any]] = {}
     for key, value in given.items():
-        node_id, _, attribute = key.partition(".")
-        if node_id not in nodes or not attribute:
-            raise InputError(
-                _unknown("param", key, [f"{n}.{a}" for n in nodes for a in nodes[n].attributes], schedule.program)
-            )
-        if attribute not in nodes[node_id].attributes:
-            known = [f"{node_id}.{name}" for name in nodes[node_id].attributes]
-            raise InputError(_unknown("param", key, known, schedule.program))
+        if key not in known:
+            near = [name for name in known if name.startswith(key.rpartition(".")[0] + ".")]
+            raise InputError(_unknown("param", key, near or known, schedule.program))
+        node_id, attribute = known[key]
         found.setdefault(node_id, {})[attribute] = value
     return found
+
+
+def _attributes(node: Node) -> Iterator[str]:
+    yield from node.attributes
+    if node.inner is not None:
+        yield from (f"{node.inner.loop}.{name}" for name in node.inner.attributes)
 
 
 def _unknown(what: str, name: str, known: Iterable[str], program: str) -> str:

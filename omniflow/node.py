@@ -152,7 +152,6 @@ class NodeRun:
     def _open(self, item: int) -> None:
         lane = Lane(self, item)
         values, streams = self._collect(item)
-        self.lanes[item] = lane
         self.next_item = item + 1
         lane.state = self.bound.loop.init(
             Start(
@@ -165,6 +164,7 @@ class NodeRun:
                 rollout=self.request.rollout,
             )
         )
+        self.lanes[item] = lane  # only now is there a state to release
         self.wake_lane(lane)
 
     def _collect(self, item: int) -> tuple[dict[str, Value], dict[str, Stream]]:

@@ -76,7 +76,7 @@ class NullLanguage:
 
     def step(self, rows: Sequence[TokenRows]) -> list[StepResult]:
         sequences = [_sequence(row) for row in rows]
-        embeds = [self.table[row.ids] if row.ids is not None else _embeds(row) for row in rows]
+        embeds = [self.embed(row.ids) if row.ids is not None else _embeds(row) for row in rows]
         counts = [len(x) for x in embeds]
         flat = torch.cat(embeds)
         owner = torch.repeat_interleave(torch.arange(len(rows)), torch.tensor(counts))
@@ -142,7 +142,8 @@ class NullTalker(NullLanguage):
         return bias
 
 
-def _arena(cache: Cache | None) -> ExtentLedger:
+def arena_of(cache: Cache | None) -> ExtentLedger:
+    """The accounting of a cache; these experts keep no keys and values."""
     tokens = cache.block_tokens if cache else 16
     num_bytes = cache.max_bytes if cache else 4 << 20
     return ExtentLedger(num_blocks=max(num_bytes // (tokens * WIDTH * 4), 1), block_tokens=tokens)
@@ -151,10 +152,10 @@ def _arena(cache: Cache | None) -> ExtentLedger:
 def load_thinker(spec: Expert, cache: Cache | None) -> NullThinker:
     """Attribute `seed`."""
     seed = int(spec.attributes.get("seed", 11))
-    return NullThinker(vocab_size=VOCAB, seed=seed, start_ids=(), arena=_arena(cache))
+    return NullThinker(vocab_size=VOCAB, seed=seed, start_ids=(), arena=arena_of(cache))
 
 
 def load_talker(spec: Expert, cache: Cache | None) -> NullTalker:
     """Attribute `seed`."""
     seed = int(spec.attributes.get("seed", 12))
-    return NullTalker(vocab_size=TALKER_VOCAB, seed=seed, start_ids=(1,), arena=_arena(cache))
+    return NullTalker(vocab_size=TALKER_VOCAB, seed=seed, start_ids=(1,), arena=arena_of(cache))

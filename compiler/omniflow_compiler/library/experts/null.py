@@ -58,4 +58,42 @@ _IMAGE = (
     ),
 )  # fmt: skip
 
-SIGNATURES = (*(_null(signature) for signature in smol.SIGNATURES), *_IMAGE)
+_FRAMES = (
+    ExpertSignature(
+        use="null.framer", role="talker", sizes={"vocabulary": 49152, "codes": 32, "width": 16}, num_parameters=10_000,
+        serves={
+            "ar_decode": Ports(
+                inputs=(Port(name="prompt", type="tokens[P] < vocabulary"),),
+                outputs=(
+                    Port(name="tokens", type="tokens[T] < codes", streams=True),
+                    Port(name="hidden", type="act[T, width]", streams=True),
+                ),
+            )
+        },
+        kv_bytes_per_token=256, unit_seconds={"ar_prefill": 100e-6, "ar_token": 100e-6},
+        doc="Tiny random model of text that answers in frames of four codes.",
+    ),
+    ExpertSignature(
+        use="null.depth", role="code_predictor", sizes={"codes": 32, "width": 16}, num_parameters=10_000,
+        serves={
+            "ar_decode": Ports(
+                inputs=(Port(name="hidden", type="act[1, width]"), Port(name="first", type="tokens[1] < codes")),
+                outputs=(Port(name="tokens", type="tokens[G] < codes", streams=True),),
+            )
+        },
+        kv_bytes_per_token=256, unit_seconds={"ar_prefill": 100e-6, "ar_token": 100e-6},
+        doc="Tiny random model of the further codes of a frame.",
+    ),
+    ExpertSignature(
+        use="null.codec", role="vocoder", sizes={"codes": 32}, num_parameters=10_000, hop=8,
+        serves={
+            "audio_decode": Ports(
+                inputs=(Port(name="codes", type="codes[F, 4]", streams=True, left=2),),
+                outputs=(Port(name="audio", type="audio[8*F]", streams=True),),
+            )
+        },
+        unit_seconds={"audio_chunk": 100e-6}, doc="Tiny causal decoder of frames, eight samples each.",
+    ),
+)  # fmt: skip
+
+SIGNATURES = (*(_null(signature) for signature in smol.SIGNATURES), *_IMAGE, *_FRAMES)
