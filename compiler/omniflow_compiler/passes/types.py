@@ -3,45 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
 
 from omniflow_compiler import codes
-from omniflow_compiler.diagnostics import Label, Report
+from omniflow_compiler.diagnostics import Report
 from omniflow_compiler.digraph import connected_parts
 from omniflow_compiler.graph import Edge, Node, ProgramGraph
+from omniflow_compiler.library.domains import domain_of
 from omniflow_compiler.library.signature import Port
+from omniflow_compiler.passes.mismatch import Reporter
+from omniflow_compiler.passes.trace import Trace
+from omniflow_compiler.sizes import Size
 from omniflow_compiler.types import (
     UNKNOWN,
-    Bindings,
-    Mismatch,
-    Size,
+    Axis,
+    Rate,
     Type,
     TypeSyntaxError,
-    instantiate,
     is_unknown,
-    match,
     parse_type,
 )
+from omniflow_compiler.unify import Cause, Frame, Mismatch, Unifier, frame_of, pattern_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Types:
-    """Types of ports by (node, port): `outputs` as produced, `inputs` as they arrive."""
+    """Types of ports by (node, port): `outputs` as produced, `inputs` as they arrive, `given` by program input."""
 
     outputs: Mapping[tuple[str, str], Type]
     inputs: Mapping[tuple[str, str], Type]
+    given: Mapping[str, Type]
 
 
 def infer_types(graph: ProgramGraph, report: Report) -> Types:
     """Types of all ports; those downstream of a fault are unknown and fit everything."""
-    inference = _Inference(graph, report)
-    order = list(_order(graph))
-    for name in order:
+    inference = _Inference(graph=graph, report=report)
+    for name in _order(graph):
         inference.node(graph.nodes[name])
     for edge in graph.edges:
         if edge.is_back:
             inference.back_edge(edge)
-    return Types(outputs=inference.outputs, inputs=inference.inputs)
+    inference.late_faults()
+    settled = inference.unifier.settled
+    return Types(
+        outputs={key: settled(type) for key, type in inference.outputs.items()},
+        inputs={key: settled(type) for key, type in inference.inputs.items()},
+        given={name: settled(type) for name, type in inference.given.items()},
+    )
 
 
 def _order(graph: ProgramGraph) -> Iterator[str]:
@@ -50,162 +59,166 @@ def _order(graph: ProgramGraph) -> Iterator[str]:
         yield from part
 
 
+@dataclass(slots=True, kw_only=True)
 class _Inference:
-    def __init__(self, graph: ProgramGraph, report: Report) -> None:
-        self.graph = graph
-        self.report = report
-        self.solved: dict[str, Size] = {}
-        self.outputs: dict[tuple[str, str], Type] = {}
-        self.inputs: dict[tuple[str, str], Type] = {}
-        self.bindings: dict[str, Bindings] = {}
+    graph: ProgramGraph
+    report: Report
+    unifier: Unifier = field(default_factory=Unifier)
+    outputs: dict[tuple[str, str], Type] = field(default_factory=dict)
+    inputs: dict[tuple[str, str], Type] = field(default_factory=dict)
+    given: dict[str, Type] = field(default_factory=dict)
+    frames: dict[str, Frame] = field(default_factory=dict)
+    item_edges: dict[str, Edge] = field(default_factory=dict)
+    joined: dict[tuple[Size, ...], Size] = field(default_factory=dict)  # sizes of values that stand for each other
+    reporter: Reporter = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.given = {name: _open(type, f"inputs.{name}") for name, type in self.graph.inputs.items()}
+        trace = Trace(graph=self.graph, unifier=self.unifier, frames=self.frames, item_edges=self.item_edges)
+        self.reporter = Reporter(graph=self.graph, report=self.report, trace=trace)
 
     def node(self, node: Node) -> None:
-        bindings = self.bindings[node.id] = self._bindings(node)
-        items: Size | None = None
+        frame = self.frames[node.id] = frame_of(node)
         is_sound = node.is_known
         for edge in self.graph.incoming[node.id]:
-            if edge.is_back:
-                continue
-            actual = self.source_type(edge)
-            self.inputs[node.id, edge.spec.target.port] = actual
-            if not node.is_known or edge.target_port is None or is_unknown(actual):
-                is_sound = False
-                continue
-            if not self._keeps_contracts(edge, node, actual):
-                is_sound = False
-                continue
-            if node.each and edge.spec.streams:
-                items, fits = self._items(edge, node, actual, items)
-                if not fits:
-                    is_sound = False
-                    continue
-                actual = actual.item()
-            is_sound &= self._match(edge, node, edge.target_port, actual, bindings)
+            if not edge.is_back:
+                is_sound &= self._arrive(edge, node, frame)
+        items = self._item_size(node)
+        fed = {edge.spec.target.port for edge in self.graph.incoming[node.id]}
         for port in node.outputs.values():
-            self.outputs[node.id, port.name] = self._output(node, port, bindings, items) if is_sound else UNKNOWN
+            type = self._output(node, port, frame, fed) if is_sound else UNKNOWN
+            if node.each and items is not None and not is_unknown(type):
+                type = type.of_items(items)
+            self.outputs[node.id, port.name] = type
 
-    def _keeps_contracts(self, edge: Edge, node: Node, actual: Type) -> bool:
+    def _arrive(self, edge: Edge, node: Node, frame: Frame) -> bool:
+        """Whether what comes over the edge fits its port."""
+        actual = self._arriving(edge)
+        key = (node.id, edge.spec.target.port)
+        if not node.is_known or edge.target_port is None or is_unknown(actual):
+            self.inputs.setdefault(key, actual)
+            return False
+        before = self.inputs.get(key)
+        if before is not None and not edge.target_port.variadic and not is_unknown(before):
+            actual = self._join(before, actual, node, edge.target_port)
+        self.inputs[key] = actual
+        if not self._keeps_contracts(edge, actual):
+            return False
+        if node.each and edge.spec.streams:
+            if not self._aligns_items(edge, node, actual):
+                return False
+            actual = actual.item()
+        return self._fits(edge, node, edge.target_port, actual, frame)
+
+    def _arriving(self, edge: Edge) -> Type:
+        """The type at the reader's end: the elements that `start` drops are gone."""
+        actual = self.source_type(edge)
+        start = edge.attribute("start", 0)
+        position = 1 if actual.is_items else 0
+        if not start or len(actual.axes) <= position:
+            return actual
+        axes = list(actual.axes)
+        axes[position] = replace(axes[position], size=axes[position].size - Size.of(start))
+        return replace(actual, axes=tuple(axes))
+
+    def source_type(self, edge: Edge) -> Type:
+        if edge.source_node is None:
+            return self.given[edge.spec.source.port]
+        return self.outputs.get((edge.source_node, edge.spec.source.port), UNKNOWN)
+
+    def _join(self, first: Type, second: Type, node: Node, port: Port) -> Type:
+        """The type of a port that one of two producers feeds: where their lengths differ, the port has its own."""
+        if first.base != second.base or len(first.axes) != len(second.axes):
+            return second
+        axes = tuple(self._join_axis(a, b, node, port) for a, b in zip(first.axes, second.axes, strict=True))
+        return replace(second, axes=axes)
+
+    def _join_axis(self, first: Axis, second: Axis, node: Node, port: Port) -> Axis:
+        sizes = (self.unifier.equations.resolve(first.size), self.unifier.equations.resolve(second.size))
+        if sizes[0] == sizes[1] or any(not size.terms for size in sizes) or first.items != second.items:
+            return second
+        if sizes not in self.joined:
+            symbol = f"{node.id}.{port.name}.{second.name}"
+            self.unifier.equations.lengths.add(symbol)
+            self.joined[sizes] = Size.of(symbol)
+        return replace(second, size=self.joined[sizes])
+
+    def _keeps_contracts(self, edge: Edge, actual: Type) -> bool:
         """Whether what arrives fits the declared inputs of the graphs and stages that the edge passes through."""
-        for declared in edge.spec.contracts:
+        node = self.graph.nodes[edge.target_node]
+        for position, declared in enumerate(edge.spec.contracts):
             try:
                 pattern = parse_type(declared.text)
             except TypeSyntaxError as error:
                 self.report.add(codes.BAD_TYPE, declared.span, f"`{declared.text[:80]}` is no type: {error}")
                 return False
-            mismatches = match(pattern, actual, Bindings.fresh(self.solved))
+            frame = Frame(node=node, owner=f"{node.id}.{edge.key}.{position}", names={}, rates={})
+            mismatches = self.unifier.match(pattern, actual, frame, edge)
             for mismatch in mismatches:
-                code, message, help = _describe(edge, node, mismatch)
-                labels = [Label(span=declared.span, text=f"takes {declared.text}")]
-                self.report.add(code, edge.spec.source.span, message, note=str(actual), labels=labels, help=help)
+                self.reporter.contract(edge, declared, mismatch, actual)
             if mismatches:
                 return False
         return True
 
+    def _aligns_items(self, edge: Edge, node: Node, actual: Type) -> bool:
+        """Whether the stream has items, as many as the other streams of its `each` node."""
+        if not actual.is_items:
+            self.reporter.no_items(edge, node, actual)
+            return False
+        first = self.item_edges.setdefault(node.id, edge)
+        if first is edge:
+            return True
+        mine, others = actual.axes[0].size, self.source_type(first).axes[0].size
+        kind = self.unifier.equations.equate(others, mine, Cause(edge, 0))
+        if kind:
+            resolve = self.unifier.equations.resolve
+            self.reporter.items(edge, first, str(resolve(others)), str(resolve(mine)))
+        return not kind
+
+    def _item_size(self, node: Node) -> Size | None:
+        edge = self.item_edges.get(node.id)
+        return None if edge is None else self.source_type(edge).axes[0].size
+
+    def _fits(self, edge: Edge, node: Node, port: Port, actual: Type, frame: Frame) -> bool:
+        suffix = f"#{edge.key}" if port.variadic else ""
+        mismatches = self.unifier.match(pattern_of(port, node), actual, frame, edge, suffix)
+        for mismatch in mismatches:
+            self.reporter.edge(edge, mismatch, actual)
+        return not mismatches
+
+    def _output(self, node: Node, port: Port, frame: Frame, fed: set[str]) -> Type:
+        type = self.unifier.instantiate(pattern_of(port, node), frame, port.name)
+        if self.unifier.has_odd_sizes(type):
+            self.reporter.odd_size(node, port, type)
+            return UNKNOWN
+        name = node.op.name if node.op is not None else node.loop.kind if node.loop is not None else ""
+        return domain_of(type, name, port.name, node.attributes, fed)
+
     def back_edge(self, edge: Edge) -> None:
         actual = self.source_type(edge)
         node = self.graph.nodes[edge.target_node]
-        if edge.target_port is not None and node.is_known and not is_unknown(actual):
-            self._match(edge, node, edge.target_port, actual, self.bindings[node.id])
+        if edge.target_port is None or not node.is_known:
+            return
+        written = edge.spec.attributes["back_edge"]
+        value = written.value if isinstance(written.value, dict) else {}
+        if "initial" in value:
+            self.reporter.initial(edge, node, value["initial"], written.span)
+        if not is_unknown(actual):
+            self._fits(edge, node, edge.target_port, actual, self.frames[node.id])
 
-    def source_type(self, edge: Edge) -> Type:
-        if edge.source_node is None:
-            return _rigid(self.graph.inputs[edge.spec.source.port], f"inputs.{edge.spec.source.port}")
-        return self.outputs.get((edge.source_node, edge.spec.source.port), UNKNOWN)
-
-    def _bindings(self, node: Node) -> Bindings:
-        bindings = Bindings.fresh(self.solved)
-        for name, value in node.attributes.items():
-            if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-                bindings.sizes[name] = Size.of(value)
-        if node.component is not None:
-            owner = node.component.spec.name.text
-            for name in node.component.signature.sizes:
-                known = node.component.sizes.get(name)
-                bindings.sizes[name] = Size.of(f"?{owner}.{name}" if known is None else known)
-        return bindings
-
-    def _items(self, edge: Edge, node: Node, actual: Type, items: Size | None) -> tuple[Size | None, bool]:
-        """The size of the item axis that all streams of an `each` node share."""
-        if not actual.is_items:
-            self.report.add(
-                codes.ITEMS,
-                edge.spec.source.span,
-                f"node `{node.id}` runs for each item, `{edge.spec.source}` is a stream of one item",
-                note=str(actual),
-                help=["carry it with `->` to share it by all items, or remove `each: true`"],
-            )
-            return items, False
-        size = actual.axes[0].size
-        if items is not None and items != size:
-            mismatch = Mismatch("alignment", str(items), str(size), "items")
-            self._report(edge, node, actual, mismatch)
-            return items, False
-        return size, True
-
-    def _match(self, edge: Edge, node: Node, port: Port, actual: Type, bindings: Bindings) -> bool:
-        pattern = _with_dtype(port.pattern, node)
-        if port.variadic:
-            before = dict(bindings.sizes)
-            mismatches = match(pattern, actual, bindings)
-            leading = {symbol for symbol, _ in pattern.axes[0].size.terms} if pattern.axes else set()
-            bindings.sizes = {k: v for k, v in bindings.sizes.items() if k in before or k not in leading}
-        else:
-            mismatches = match(pattern, actual, bindings)
-        for mismatch in mismatches:
-            self._report(edge, node, actual, mismatch)
-        return not mismatches
-
-    def _output(self, node: Node, port: Port, bindings: Bindings, items: Size | None) -> Type:
-        type = instantiate(_with_dtype(port.pattern, node), bindings, node.id)
-        return type.of_items(items) if node.each and items is not None and not is_unknown(type) else type
-
-    def _report(self, edge: Edge, node: Node, actual: Type, mismatch: Mismatch) -> None:
-        code, message, help = _describe(edge, node, mismatch)
-        expected = edge.target_port.type if edge.target_port is not None else ""
-        labels = [Label(span=edge.spec.target.span, text=f"takes {expected}")]
-        if node.component is not None and mismatch.kind in ("size", "vocabulary", "dtype"):
-            labels.append(Label(span=node.component.spec.span, text=f"{mismatch.expected} is required here"))
-        self.report.add(code, edge.spec.source.span, message, note=str(actual), labels=labels, help=help)
+    def late_faults(self) -> None:
+        """What only shows once everything is known."""
+        for symbol, value, cause in self.unifier.equations.broken():
+            self.reporter.edge(cause.edge, Mismatch("fraction", symbol, str(value), cause.axis), None)
+        for edge, mismatch in self.unifier.late_bounds():
+            self.reporter.edge(edge, mismatch, self.source_type(edge))
 
 
-def _describe(edge: Edge, node: Node, mismatch: Mismatch) -> tuple[codes.Code, str, list[str]]:
-    source, target = f"`{edge.spec.source}`", f"`{edge.spec.target}`"
-    expected, found, axis = mismatch.expected, mismatch.found, mismatch.axis
-    match mismatch.kind:
-        case "dtype":
-            help = ["set the `dtype` of one of the two components"]
-            return codes.DTYPE_MISMATCH, f"{source} gives {found}, {target} takes {expected}", help
-        case "size":
-            named = f"axis {axis} of " if axis and not axis.isdigit() else ""
-            return codes.AXIS_SIZE, f"{named}{source} has size {found}, {target} takes {expected}", []
-        case "alignment":
-            help = ["values that are combined element by element must come from the same loop or stream"]
-            return codes.AXIS_ALIGNMENT, f"{source} is aligned to {found}, {target} needs {expected}", help
-        case "axes":
-            return codes.AXIS_COUNT, f"{source} is {found}, {target} takes {expected}", []
-        case "vocabulary":
-            help = ["leave the extra ids out with `strip`, or replace them with `clamp`"]
-            return codes.VOCABULARY, f"{source} has ids up to {int(found) - 1}, {target} knows {expected} ids", help
-        case "rate":
-            return codes.RATE_MISMATCH, f"{source} runs at {found}, {target} at {expected}", []
-        case "items" if expected == "one item":
-            help = [f"give node `{node.id}` `each: true`, or put a `join` before it"]
-            return codes.ITEMS, f"{source} is a stream of items, {target} takes one", help
-        case "items":
-            return codes.ITEMS, f"{source} is one item, {target} takes a stream of items", ["cut it with `segment`"]
-    return codes.BASE_MISMATCH, f"{source} is {found}, {target} takes {expected}", []
-
-
-def _with_dtype(pattern: Type, node: Node) -> Type:
-    if pattern.dtype == "act" and node.component is not None:
-        return replace(pattern, dtype=node.component.spec.dtype)
-    return pattern
-
-
-def _rigid(type: Type, owner: str) -> Type:
-    """A program input's type: its symbols are lengths that the request decides."""
+def _open(type: Type, owner: str) -> Type:
+    """A program input's type: its symbols are sizes that its readers may settle, its rate too."""
     axes = []
     for axis in type.axes:
-        names = {symbol: Size.of(f"{owner}.{symbol}") for symbol, _ in axis.size.terms}
+        names = {symbol: Size.of(f"{owner}.{symbol}") for symbol in axis.size.symbols}
         axes.append(replace(axis, size=axis.size.substitute(names)))
-    return replace(type, axes=tuple(axes))
+    rate = type.rate if type.rate is not None else Rate(Fraction(1), owner) if axes else None
+    return replace(type, axes=tuple(axes), rate=rate)
