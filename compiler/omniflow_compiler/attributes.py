@@ -5,50 +5,57 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from omniflow_compiler import codes
-from omniflow_compiler.diagnostics import Edit, Report
+from omniflow_compiler.diagnostics import Report
 from omniflow_compiler.expressions import Expression, ExpressionError
 from omniflow_compiler.library.signature import Attribute
 from omniflow_compiler.quantities import parse_bytes
 from omniflow_compiler.source import Span
 from omniflow_compiler.spec import Attribute as Written
 from omniflow_compiler.suggest import did_you_mean, nearest
+from omniflow_compiler.validate import unknown_key
 
 MAX_ENTRIES = 10_000
 
 
 def check_attributes(
-    declared: Sequence[Attribute], written: Mapping[str, Written], owner: str, at: Span, report: Report
+    declared: Sequence[Attribute],
+    written: Mapping[str, Written],
+    owner: str,
+    at: Span,
+    report: Report,
+    own: Sequence[str] = (),
 ) -> dict[str, object]:
-    """Values of all declared attributes; a faulty one is reported and gets its default."""
-    by_name = {attribute.name: attribute for attribute in declared}
-    for name, given in written.items():
-        if name not in by_name:
-            free = [n for n in by_name if n not in written]
-            close = nearest(name, free, most=1)
-            report.add(
-                codes.UNKNOWN_KEY,
-                given.key_span,
-                f"unknown key `{name}` in {owner}",
-                help=did_you_mean(name, free, "key"),
-                edits=[Edit(span=given.key_span, text=close[0])] if close else [],
-            )
+    """Values of all declared attributes; a faulty one is reported and gets its default.
+
+    own: further keys that could be written there, for the nearest name of an unknown one.
+    """
+    unknown = [name for name in written if all(name != attribute.name for attribute in declared)]
+    free = [attribute.name for attribute in declared if attribute.name not in written] + [*own]
+    for name in unknown:
+        unknown_key(report, name, written[name].key_span, free, owner)
     values: dict[str, object] = {}
     for attribute in declared:
-        given_value = written.get(attribute.name)
+        given = written.get(attribute.name)
         values[attribute.name] = attribute.default
-        if given_value is None:
-            if attribute.required and not any(
-                nearest(name, [attribute.name]) for name in written if name not in by_name
-            ):
-                report.add(codes.MISSING_KEY, at, f"{owner} has no `{attribute.name}`", help=[attribute.doc])
-            continue
-        problem = _problem(attribute, given_value.value)
-        if problem is None:
-            values[attribute.name] = _value(attribute, given_value.value)
-        else:
-            code, message, help = problem
-            report.add(code, given_value.span, f"`{attribute.name}` of {owner} {message}", help=help)
+        if given is not None and not _is_unset(attribute, given.value):
+            values[attribute.name] = _checked(attribute, given, owner, report)
+        elif given is None and attribute.required and not nearest(attribute.name, unknown):
+            report.add(codes.MISSING_KEY, at, f"{owner} has no `{attribute.name}`", help=[attribute.doc])
     return values
+
+
+def _is_unset(attribute: Attribute, value: object) -> bool:
+    """Whether it is a `$param` that has no value; that was reported where the param is declared or used."""
+    return attribute.type != "text" and isinstance(value, str) and value.startswith("$")
+
+
+def _checked(attribute: Attribute, given: Written, owner: str, report: Report) -> object:
+    problem = _problem(attribute, given.value)
+    if problem is None:
+        return _value(attribute, given.value)
+    code, message, help = problem
+    report.add(code, given.span, f"`{attribute.name}` of {owner} {message}", help=help)
+    return attribute.default
 
 
 _NAMES = {

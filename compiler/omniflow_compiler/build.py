@@ -87,6 +87,10 @@ def _source(ref: PortRef, program: ProgramSpec, nodes: Mapping[str, Node], repor
 def _check_end(ref: PortRef, nodes: Mapping[str, Node], side: str, report: Report) -> tuple[bool, Port | None]:
     assert ref.node is not None
     node = nodes.get(ref.node)
+    if not ref.port and node is not None:
+        help = [f"name one: {', '.join(f'`{ref.node}.{port}`' for port in node.inputs)}"] if node.inputs else []
+        report.add(codes.BAD_EDGE, ref.span, f"the edge ends at node `{ref.node}`, not at a port of it", help=help)
+        return False, None
     if node is None:
         span = ref.span.part(0, len(ref.node)) if ref.span.line == ref.span.end_line else ref.span
         close = nearest(ref.node, nodes, most=1)

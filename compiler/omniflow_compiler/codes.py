@@ -61,6 +61,11 @@ OUTSIDE = _code("OF1311", "file outside the project")
 INCLUDE_CYCLE = _code("OF1312", "files include each other")
 UNKNOWN_CAPABILITY = _code("OF1313", "unknown capability")
 
+UNKNOWN_LINT = _code("OF1401", "unknown code in lints")
+FIXED_LEVEL = _code("OF1402", "level of an error cannot be changed")
+UNUSED_SUPPRESSION = _code("OF1403", "suppression silences nothing", level="warning", lint=True)
+BAD_SUPPRESSION = _code("OF1404", "suppression cannot be read")
+
 TWO_PRODUCERS = _code("OF2001", "two producers for one port")
 MISSING_INPUT = _code("OF2002", "required input has no producer")
 SELF_LOOP = _code("OF2003", "node feeds itself")

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, replace
 
 from omniflow_compiler.codes import CODES, Code
+from omniflow_compiler.levels import Level, Levels
 from omniflow_compiler.source import Span
-
-Level = Literal["error", "warning"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,11 +53,19 @@ class Faults(Exception):
         self.report = report
 
 
+MAX_FINDINGS = 1000
+MAX_PLACES = 6
+# A name that is not there is one mistake, however often it is used.
+_ONE_CAUSE = frozenset(code for code in CODES if code.startswith("OF13") or code == "OF1201")
+
+
 @dataclass(slots=True)
 class Report:
     """All findings of one compilation, without repeats."""
 
-    _found: dict[Diagnostic, None] = field(default_factory=dict)
+    levels: Levels = field(default_factory=Levels)
+    num_dropped: int = 0  # findings beyond the limit
+    _found: dict[tuple[str, str, Span | None], Diagnostic] = field(default_factory=dict)
 
     def add(
         self,
@@ -72,43 +78,62 @@ class Report:
         help: Iterable[str] = (),
         edits: Iterable[Edit] = (),
     ) -> None:
-        """Records a finding at its code's default level."""
-        self._found[
-            Diagnostic(
-                code=code.id,
-                level=code.level,
-                message=message,
-                span=span,
-                note=note,
-                labels=tuple(labels),
-                help=tuple(help),
-                edits=tuple(edits),
-            )
-        ] = None
+        """Records a finding at the level that its code has at that place; silenced ones are dropped."""
+        level = self.levels.of(code, span)
+        if level is None:
+            return
+        key = (code.id, message, None if code.id in _ONE_CAUSE else span)
+        known = self._found.get(key)
+        if known is None and self.is_full:
+            self.num_dropped += 1
+            return
+        found = Diagnostic(
+            code=code.id,
+            level=level,
+            message=message,
+            span=span,
+            note=note,
+            labels=tuple(labels),
+            help=tuple(help),
+            edits=tuple(edits),
+        )
+        self._found[key] = found if known is None else _joined(known, found)
 
     def __iter__(self) -> Iterator[Diagnostic]:
-        return iter(sorted(self._found, key=lambda found: found.sort_key))
+        return iter(sorted(self._found.values(), key=lambda found: found.sort_key))
 
     def __len__(self) -> int:
         return len(self._found)
 
     @property
+    def is_full(self) -> bool:
+        """Whether further findings are only counted; nobody reads more, and each nearest name takes time."""
+        return len(self._found) >= MAX_FINDINGS
+
+    @property
     def num_errors(self) -> int:
-        return sum(found.level == "error" for found in self._found)
+        return self.num_dropped + sum(found.level == "error" for found in self._found.values())
 
     @property
     def has_unresolved_names(self) -> bool:
         """Whether something could not be read or found, so that what depends on it is unknown."""
-        return any(found.level == "error" and found.code < "OF2" for found in self._found)
-
-    def replace(self, found: Iterable[Diagnostic]) -> None:
-        """Puts other findings in place of all recorded ones (used when lint levels are applied)."""
-        self._found = dict.fromkeys(found)
+        return any(found.level == "error" and found.code < "OF2" for found in self._found.values())
 
     def raise_if_errors(self) -> None:
         """Errors: Faults, when there is any finding of level error."""
         if self.num_errors:
             raise Faults(self)
+
+
+def _joined(first: Diagnostic, second: Diagnostic) -> Diagnostic:
+    """One finding of two that have one cause: the earlier place, the other as a second one."""
+    if second.sort_key < first.sort_key:
+        first, second = second, first
+    known = {first.span, *(label.span for label in first.labels)}
+    places = [second.span, *(label.span for label in second.labels)]
+    labels = [*first.labels, *(Label(span=span, text="and here") for span in places if span not in known)]
+    edits = [*first.edits, *(edit for edit in second.edits if edit not in first.edits)]
+    return replace(first, labels=tuple(labels[:MAX_PLACES]), edits=tuple(edits))
 
 
 __all__ = ["CODES", "Diagnostic", "Edit", "Faults", "Label", "Level", "Report"]

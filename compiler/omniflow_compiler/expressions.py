@@ -75,7 +75,8 @@ class Expression:
     def evaluate(self, names: Mapping[str, Value]) -> Value:
         """The value. Errors: ExpressionError for a name without a value or operands that do not fit."""
         try:
-            return _evaluate(self._tree, names)
+            value: Value = _evaluate(self._tree, names)
+            return value
         except KeyError as error:
             raise ExpressionError(f"`{error.args[0]}` has no value") from None
         except TypeError:

@@ -103,7 +103,11 @@ class Edge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramGraph:
-    """A program over its card. `graph` has node ids and the edges between them; back edges are not in it. `incoming` and `outgoing` have all edges, back edges too."""
+    """A program over its card.
+
+    `graph` has node ids and the edges between them; back edges are not in it. `incoming` and `outgoing` have all edges,
+    back edges too.
+    """
 
     card: CardSpec
     program: ProgramSpec

@@ -17,7 +17,9 @@ import yaml
 
 from omniflow_compiler import codes
 from omniflow_compiler.diagnostics import Label, Report
+from omniflow_compiler.levels import Suppression, suppressions
 from omniflow_compiler.source import MAX_FILE_BYTES, Source, SourceSet, Span
+from omniflow_compiler.suggest import did_you_mean
 
 MAX_DEPTH = 64
 MAX_EXPANDED_BY_ALIASES = 100_000
@@ -90,6 +92,7 @@ def read_document(path: Path, sources: SourceSet, report: Report) -> tuple[Sourc
     if not isinstance(tree, Mapping):
         report.add(codes.WRONG_TYPE, tree.span, "a spec is a mapping of keys to values")
         return None
+    _read_suppressions(source, tree, report)
     return source, tree
 
 
@@ -132,6 +135,53 @@ def read_text(source: Source, report: Report) -> Tree | None:
     except _Stop:
         pass
     return None
+
+
+def _read_suppressions(source: Source, tree: Tree, report: Report) -> None:
+    """Registers what the file's comments silence; a `#` inside a quoted text or a block of text begins no comment."""
+    for found in suppressions(source):
+        place = found.span if isinstance(found, Suppression) else found
+        if _is_in_text(tree, place):
+            continue
+        if not isinstance(found, Suppression):
+            help = ["write `# omniflow: allow OF2006`, several codes with commas"]
+            report.add(codes.BAD_SUPPRESSION, found, "this comment silences nothing", help=help)
+        elif _is_known_lint(found.code, found.span, report):
+            report.levels.suppressions[found.span.file, found.code, found.line] = found
+
+
+def _is_in_text(tree: Tree, place: Span) -> bool:
+    here = (place.line, place.column)
+    stack = [tree]
+    while stack:
+        part = stack.pop()
+        if not (part.span.line, part.span.column) <= here < (part.span.end_line, part.span.end_column):
+            continue
+        if isinstance(part, Scalar):
+            return True
+        stack += [entry.value for entry in part.entries.values()] if isinstance(part, Mapping) else part.items
+    return False
+
+
+def read_levels(document: Mapping, report: Report) -> None:
+    """Registers what the file says under `lints:`; the form of its values is the schema's."""
+    lints = document.get("lints")
+    if not isinstance(lints, Mapping):
+        return
+    levels = report.levels.files.setdefault(document.span.file, {})
+    for code, entry in lints.entries.items():
+        if _is_known_lint(code, entry.key, report) and isinstance(entry.value, Scalar):
+            levels[code] = str(entry.value.value)
+
+
+def _is_known_lint(code: str, span: Span, report: Report) -> bool:
+    lints = [known.id for known in codes.CODES.values() if known.lint]
+    if code in codes.CODES and code not in lints:
+        help = [f"codes with a level: {', '.join(f'`{lint}`' for lint in lints)}"]
+        report.add(codes.FIXED_LEVEL, span, f"`{code}` is always an error ({codes.CODES[code].title})", help=help)
+    elif code not in lints:
+        report.add(codes.UNKNOWN_LINT, span, f"unknown code `{code}`", help=did_you_mean(code, lints, "lint"))
+    return code in lints
 
 
 def _mark_span(name: str, mark: yaml.Mark | None) -> Span:

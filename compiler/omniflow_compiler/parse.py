@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from collections.abc import Mapping as MappingOf
+from dataclasses import replace
 
 from omniflow_compiler import codes
 from omniflow_compiler.diagnostics import Edit, Report
-from omniflow_compiler.load import Entry, Mapping, Scalar, ScalarValue, Sequence, Tree, plain
+from omniflow_compiler.load import Entry, Mapping, Scalar, ScalarValue, Sequence, Tree, plain, read_levels
 from omniflow_compiler.params import substitute, values
 from omniflow_compiler.quantities import parse_bytes
 from omniflow_compiler.source import Span
@@ -30,30 +31,34 @@ from omniflow_compiler.spec import (
     WorkflowSpec,
 )
 from omniflow_compiler.suggest import did_you_mean, nearest
-from omniflow_compiler.validate import schema, validate
+from omniflow_compiler.validate import first_line, schema, validate
 
 KINDS = ("card", "program", "graph", "workflow", "config")
 MAX_NODES = 200_000
 
 _NAME = r"[^\s.:>~-][^\s.:>~]*"
 _EDGE = re.compile(rf"\s*(?P<source>{_NAME}(?:\.{_NAME})?)\s*(?P<arrow>->|~>)\s*(?P<target>{_NAME}(?:\.{_NAME})?)\s*\Z")
+_PORT = re.compile(rf"{_NAME}\.{_NAME}")
 _ID = re.compile(r"[^\s.:>~-][^\s.:>~]{0,127}\Z")
 
 
 def kind_of(document: Mapping, report: Report) -> str | None:
-    """The kind of spec, or None with the reason in the report."""
+    """The kind of spec, or None with the reason in the report. What the file says of lints holds from here on."""
+    read_levels(document, report)
     version, kind = document.entries.get("omniflow"), document.entries.get("kind")
     if version is None:
-        report.add(
-            codes.VERSION, document.span.start, "no language version", help=["begin the file with `omniflow: 1`"]
-        )
+        if not nearest("omniflow", document.entries):  # a misspelt key is reported as such
+            help = ["begin the file with `omniflow: 1`"]
+            report.add(codes.VERSION, document.span.start, "no language version", help=help)
     elif not isinstance(version.value, Scalar) or version.value.value != 1 or version.value.value is True:
         found = version.value.written if isinstance(version.value, Scalar) else "something else"
         help = ["this compiler reads `omniflow: 1`"]
         report.add(codes.VERSION, version.value.span, f"language version is `{found}`, not 1", help=help)
     if kind is None:
-        help = ["add `kind: card` or `kind: program`"]
-        report.add(codes.KIND, document.span.start, "no kind of spec", help=help)
+        close = nearest("kind", document.entries, most=1)
+        span = document.entries[close[0]].key if close else document.span.start
+        help = [f"write `kind:` instead of `{close[0]}:`" if close else "add `kind: card` or `kind: program`"]
+        report.add(codes.KIND, span, "no kind of spec", help=help)
         return None
     if not isinstance(kind.value, Scalar) or kind.value.value not in KINDS:
         found = kind.value.written if isinstance(kind.value, Scalar) else "something else"
@@ -98,6 +103,7 @@ def parse_program(
     document = substitute(document, params, report)
     validate(document, kind, "", report, f"the {kind}")
     nodes, broken = _nodes(document, report)
+    edges, mentioned = _edges(document, report)
     return ProgramSpec(
         id=_name(document, "id"),
         title=_text(document, "title"),
@@ -108,7 +114,8 @@ def parse_program(
         outputs=dict(_outputs(document)),
         nodes=nodes,
         broken_nodes=frozenset(broken),
-        edges=tuple(_edges(document, report)),
+        edges=edges,
+        mentioned_ports=mentioned,
         span=document.span,
     )
 
@@ -117,13 +124,14 @@ def parse_workflow(document: Mapping, overrides: MappingOf[str, Scalar], report:
     """The workflow a document describes; stages and edges that cannot be read are reported and left out."""
     document = substitute(document, values(document, "program", overrides, report), report)
     validate(document, "workflow", "", report, "the workflow")
+    edges, _ = _edges(document, report)
     return WorkflowSpec(
         id=_name(document, "id"),
         title=_text(document, "title"),
         inputs=dict(_inputs(document)),
         outputs=dict(_outputs(document)),
         stages={name: _stage(name, entry) for name, entry in _entries(document, "stages", "program")},
-        edges=tuple(_edges(document, report)),
+        edges=edges,
         span=document.span,
     )
 
@@ -339,52 +347,73 @@ def _node(name: str, entry: Entry, report: Report) -> NodeSpec | None:
     )
 
 
-def _edges(document: Mapping, report: Report) -> Iterator[EdgeSpec]:
+def _edges(document: Mapping, report: Report) -> tuple[tuple[EdgeSpec, ...], frozenset[str]]:
+    """The edges, and every `node.port` that a line which is no edge mentions: it may be what was meant."""
+    edges: list[EdgeSpec] = []
+    mentioned: set[str] = set()
     for order, item in enumerate(_items(document, "edges")):
-        if isinstance(item, Scalar) and isinstance(item.value, str):
-            edge = _edge(item.value, item.span, {}, order, report)
-        elif isinstance(item, Mapping) and len(item.entries) == 1:
-            ((text, entry),) = item.entries.items()
-            is_sound = validate(entry.value, "program", "edge", report, "the edge")
-            attributes = _attributes(entry.value) if is_sound and isinstance(entry.value, Mapping) else {}
-            edge = _edge(text, entry.key, attributes, order, report)
-        else:
-            help = ["`- a.x -> b.y`, or `- a.x ~> b.y: {chunk: 32}`"]
-            report.add(
-                codes.BAD_EDGE, item.span.start, "an edge is one line of text, attributes behind a colon", help=help
-            )
-            continue
+        written = _written_edge(item, report)
+        edge = None if written is None else _edge(*written, order, report)
         if edge is not None:
-            yield edge
+            edges.append(edge)
+        else:
+            mentioned.update(_PORT.findall(str(plain(item))))
+    return tuple(edges), frozenset(mentioned)
 
 
-def _edge(text: str, span: Span, attributes: MappingOf[str, Attribute], order: int, report: Report) -> EdgeSpec | None:
+def _written_edge(item: Tree, report: Report) -> tuple[str, Span, dict[str, Attribute] | None] | None:
+    """An edge's text, its place and its attributes; these are None when they are faulty."""
+    if isinstance(item, Scalar) and isinstance(item.value, str):
+        return item.value, item.span, {}
+    if isinstance(item, Mapping) and len(item.entries) == 1:
+        ((text, entry),) = item.entries.items()
+        if isinstance(entry.value, Scalar) and entry.value.value is None:
+            help = ["leave the colon out, or write attributes: `{chunk: 32}`"]
+            report.add(codes.BAD_EDGE, entry.key, "the edge ends with a colon but has no attributes", help=help)
+            return text, entry.key, None
+        is_sound = validate(entry.value, "program", "edge", report, "the edge")
+        attributes = _attributes(entry.value) if is_sound and isinstance(entry.value, Mapping) else None
+        return text, entry.key, attributes
+    help = ["write `- a.x -> b.y`, with attributes `- a.x ~> b.y: {chunk: 32}`"]
+    if isinstance(item, Mapping) and item.entries:
+        help = ["indent the attributes below the edge, or write them behind it: `- a.x ~> b.y: {chunk: 32}`"]
+    report.add(codes.BAD_EDGE, first_line(item), "an entry of `edges` is no edge", help=help)
+    return None
+
+
+def _edge(
+    text: str, span: Span, attributes: MappingOf[str, Attribute] | None, order: int, report: Report
+) -> EdgeSpec | None:
     match = _EDGE.match(text)
     if match is None:
-        report.add(codes.BAD_EDGE, span, f"`{text[:80]}` is no edge", **_edge_help(text, span))
+        fixed = _fixed_edge(text)
+        help = [f"write `{fixed or 'node.port -> node.port` for a finished value, `node.port ~> node.port'}`"]
+        edits = [Edit(span=span, text=fixed)] if fixed else []
+        report.add(codes.BAD_EDGE, span, f"`{text[:80]}` is no edge", help=help, edits=edits)
         return None
     offset = 1 if span.end_column - span.column == len(text) + 2 else 0  # a quoted edge
     target = _ref(match, "target", span, offset)
-    if target.node is None:
-        help = [f"name the port: `{target.port}.PORT`"]
-        report.add(codes.BAD_EDGE, target.span, f"`{target.port}` is no port of a node", help=help)
-        return None
     return EdgeSpec(
         source=_ref(match, "source", span, offset),
-        target=target,
+        target=target if target.node is not None else replace(target, node=target.port, port=""),
         streams=match["arrow"] == "~>",
-        attributes=attributes,
+        attributes=attributes or {},
+        is_sound=attributes is not None,
         order=order,
         span=span,
     )
 
 
-def _edge_help(text: str, span: Span) -> dict[str, list[str] | list[Edit]]:
-    for wrong, right in (("=>", "->"), ("-->", "->"), ("~~>", "~>"), ("→", "->")):
+def _fixed_edge(text: str) -> str | None:
+    """What was probably meant by a text that is no edge."""
+    for wrong, right in (("=>", "->"), ("-->", "->"), ("~~>", "~>"), ("→", "->"), ("- >", "->"), ("~ >", "~>")):
         if wrong in text and _EDGE.match(text.replace(wrong, right)):
-            fixed = text.replace(wrong, right)
-            return {"help": [f"write `{fixed}`"], "edits": [Edit(span=span, text=fixed)]}
-    return {"help": ["write `node.port -> node.port` for a finished value, `node.port ~> node.port` for chunks"]}
+            return text.replace(wrong, right)
+    for wrong, right in (("<-", "->"), ("<~", "~>")):
+        target, arrow, source = text.partition(wrong)
+        if arrow and _EDGE.match(f"{source} {right} {target}"):
+            return f"{source.strip()} {right} {target.strip()}"
+    return None
 
 
 def _ref(match: re.Match[str], group: str, span: Span, offset: int) -> PortRef:

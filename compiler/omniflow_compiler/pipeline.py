@@ -6,7 +6,7 @@ file; only what could not be read at all ends the run early.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from omniflow_compiler.expand import expand_graphs
 from omniflow_compiler.files import Chain
 from omniflow_compiler.graph import ProgramGraph
 from omniflow_compiler.include import read_card
+from omniflow_compiler.levels import Levels
 from omniflow_compiler.library.library import BUILT_IN, Library
 from omniflow_compiler.load import Mapping as Tree
 from omniflow_compiler.load import Scalar, read_document
@@ -28,6 +29,7 @@ from omniflow_compiler.parse import kind_of, parse_program
 from omniflow_compiler.passes.bounds import check_bounds, check_card_bounds
 from omniflow_compiler.passes.budget import check_budget
 from omniflow_compiler.passes.capabilities import reached_capabilities
+from omniflow_compiler.passes.guidance import check_guidance
 from omniflow_compiler.passes.plan import Plan, plan_run
 from omniflow_compiler.passes.prune import needed_nodes, requested_outputs
 from omniflow_compiler.passes.streams import check_streams
@@ -43,7 +45,8 @@ from omniflow_compiler.workflow import Whole, read_program, read_workflow
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """What the command line says: outputs to keep, values of params, devices (by component, or `default`), memory per
-    device, a run configuration that these override, the library of names."""
+    device, a run configuration that these override, the library of names.
+    """
 
     outputs: Sequence[str] | None = None
     params: Mapping[str, str] = field(default_factory=dict)
@@ -51,6 +54,7 @@ class Options:
     budgets: Mapping[str, int] = field(default_factory=dict)
     config: Path | None = None
     library: Library = BUILT_IN
+    deny: Collection[str] = ()  # codes of lints, or `warnings` for all of them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +73,14 @@ class Compilation:
 def compile_file(path: Path, options: Options) -> Compilation:
     """Compiles a spec of any kind. Faults are in the report; nothing is raised for what an author wrote."""
     path = path.absolute()
-    report, sources = Report(), SourceSet(path.parent.parent.resolve())
+    report, sources = Report(levels=Levels(denied=frozenset(options.deny))), SourceSet(path.parent.parent.resolve())
+    compilation = _compile_document(path, sources, options, report)
+    if not report.num_errors:
+        _check_suppressions(sources.name_of(path), report)
+    return compilation
+
+
+def _compile_document(path: Path, sources: SourceSet, options: Options, report: Report) -> Compilation:
     document = read_document(path, sources, report)
     kind = kind_of(document[1], report) if document is not None else None
     if document is None or kind is None:
@@ -83,14 +94,24 @@ def compile_file(path: Path, options: Options) -> Compilation:
     if kind == "config":
         parse_config(document[1], report)
         return Compilation(report=report, sources=sources, kind=kind)
-    read = read_program if kind == "program" else read_workflow
-    whole = read(path, document[1], overrides, sources, report)
+    whole: Whole | None = None
+    if kind == "workflow":
+        whole = read_workflow(path, document[1], overrides, sources, report)
+    else:
+        whole = read_program(path, document[1], overrides, sources, report)
     if whole is None:
         return Compilation(report=report, sources=sources, kind=kind)
     _check_params(overrides, whole.card.params, whole.program.params, report)
     card = place_components(whole.card, config, options.devices, report)
     options = replace(options, budgets={**config.budgets, **options.budgets})
     return _compile(replace(whole, card=card), path, kind, sources, options, report)
+
+
+def _check_suppressions(name: str, report: Report) -> None:
+    """A comment that silences nothing hides the next fault on its line; only a file that is sound is sure of that."""
+    for found in list(report.levels.unused(name)):
+        message = f"nothing on line {found.line} has a finding `{found.code}` to silence"
+        report.add(codes.UNUSED_SUPPRESSION, found.span, message, help=["remove the comment"])
 
 
 def _compile(whole: Whole, path: Path, kind: str, sources: SourceSet, options: Options, report: Report) -> Compilation:
@@ -100,11 +121,11 @@ def _compile(whole: Whole, path: Path, kind: str, sources: SourceSet, options: O
         _check_capabilities(whole.card, reached_capabilities(graph, types), whole.card_path, path, options, report)
     outputs = requested_outputs(graph, options.outputs, report)
     compilation = Compilation(report=report, sources=sources, kind=kind, graph=graph, types=types)
-    if report.num_errors:
+    if report.num_errors > 0:
         return compilation
     plan = plan_run(graph, types, needed_nodes(graph, outputs), options.budgets)
     check_budget(plan, graph, report)
-    schedule = None if report.num_errors else lower(graph, types, plan, outputs)
+    schedule = None if report.num_errors > 0 else lower(graph, types, plan, outputs)
     return replace(compilation, plan=plan, schedule=schedule)
 
 
@@ -139,6 +160,7 @@ def _analyse(program: ProgramSpec, card: CardSpec, options: Options, report: Rep
     check_bounds(graph, report)
     types = infer_types(graph, report)
     check_streams(graph, report)
+    check_guidance(graph, report)
     return graph, types
 
 

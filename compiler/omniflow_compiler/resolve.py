@@ -6,19 +6,23 @@ from collections.abc import Callable, Mapping
 
 from omniflow_compiler import codes
 from omniflow_compiler.attributes import check_attributes
-from omniflow_compiler.checkpoint import read_config
+from omniflow_compiler.checkpoint import read_size
 from omniflow_compiler.diagnostics import Label, Report
 from omniflow_compiler.expressions import Expression, ExpressionError
+from omniflow_compiler.fields import fill_in
 from omniflow_compiler.graph import Component, Node
 from omniflow_compiler.inner import resolve_inner
 from omniflow_compiler.library.library import Library
-from omniflow_compiler.library.signature import ExpertSignature, FromConfig, Port, Ports
+from omniflow_compiler.library.signature import ExpertSignature, Port
 from omniflow_compiler.names import unknown
+from omniflow_compiler.prescribed import prescribed, sized_ports
 from omniflow_compiler.source import Span
 from omniflow_compiler.spec import CardSpec, ComponentSpec, LoopSpec, NodeSpec, ProgramSpec
-from omniflow_compiler.suggest import did_you_mean
+from omniflow_compiler.suggest import did_you_mean, nearest
 
-_NO_PORTS = Ports(inputs=(), outputs=())
+_OF_COMPONENT = ("from", "dtype", "device")
+_OF_LOOP = ("cache", "inner")
+_OF_NODE = ("with", "each", "when")
 
 
 def resolve_components(card: CardSpec, library: Library, report: Report) -> dict[str, Component]:
@@ -38,24 +42,15 @@ def _component(spec: ComponentSpec, signature: ExpertSignature, report: Report) 
     if signature.needs_source and spec.source is None:
         help = ["`from:` names the folder of the checkpoint"]
         report.add(codes.MISSING_KEY, spec.name.span, f"{owner} has no `from`", help=help)
-    config = read_config(spec.source) if spec.source and not spec.source.startswith("$") else {}
-    sizes = {name: _size(size, config) for name, size in signature.sizes.items()}
+    sizes = {name: read_size(size, spec.source) for name, size in signature.sizes.items()}
+    attributes = check_attributes(signature.attributes, spec.attributes, owner, spec.name.span, report, _OF_COMPONENT)
     return Component(
         spec=spec,
         signature=signature,
         sizes={name: size for name, size in sizes.items() if size is not None},
-        attributes=check_attributes(signature.attributes, spec.attributes, owner, spec.name.span, report),
-        num_parameters=_size(signature.num_parameters, config) or 0,
+        attributes=attributes,
+        num_parameters=read_size(signature.num_parameters, spec.source) or 0,
     )
-
-
-def _size(size: int | FromConfig, config: Mapping[str, object]) -> int | None:
-    if isinstance(size, int):
-        return size
-    value: object = config
-    for step in size.path.split("."):
-        value = value.get(step) if isinstance(value, dict) else None
-    return value if isinstance(value, int) and not isinstance(value, bool) else size.default
 
 
 def resolve_loops(
@@ -80,10 +75,12 @@ def _loop(
     kind, component = library.loops.get(spec.kind.text), components.get(spec.binds.text)
     if kind is None:
         return None
-    attributes = check_attributes(kind.attributes, spec.attributes, f"loop `{name}`", spec.name.span, report)
+    written = fill_in(spec.attributes, name, components, report)
+    declared = prescribed(kind, component)
+    attributes = check_attributes(declared, written, f"loop `{name}`", spec.name.span, report, _OF_LOOP)
     if component is None:
         return None
-    ports = component.signature.serves.get(kind.kind)
+    ports = sized_ports(component, kind.kind)
     if ports is None:
         _wrong_role(name, spec, component, components, report)
         return None
@@ -120,10 +117,11 @@ def _wrong_role(
     help = [f"components that `{kind}` can bind: {', '.join(f'`{n}`' for n in fitting)}"] if fitting else []
     if served:
         help.append(f"`{component.spec.name.text}` can be bound by {', '.join(f'`{k}`' for k in served)}")
+    role = component.signature.role.replace("_", " ")
     report.add(
         codes.WRONG_ROLE,
         spec.binds.span,
-        f"loop `{name}` of kind `{kind}` cannot bind `{spec.binds.text}`, a {component.signature.role.replace('_', ' ')}",
+        f"loop `{name}` of kind `{kind}` cannot bind `{spec.binds.text}`, a {role}",
         labels=[Label(span=component.spec.use.span, text=f"`{component.signature.use}` is declared here")],
         help=help,
     )
@@ -179,7 +177,8 @@ def _op_node(
         unknown(report, codes.UNKNOWN_OP, spec.name, library.ops, "op")
         return None
     owner = f"op `{op.name}` of node `{spec.id.text}`"
-    attributes = check_attributes(op.attributes, spec.attributes, owner, spec.id.span, report)
+    written = fill_in(spec.attributes, spec.id.text, components, report)
+    attributes = check_attributes(op.attributes, written, owner, spec.id.span, report, _OF_NODE)
     component = None
     if spec.component is not None:
         component = components.get(spec.component.text)
@@ -199,6 +198,8 @@ def _op_node(
                 help=["leave `with` out"],
             )
     elif op.needs is not None:
+        if nearest("with", spec.attributes):
+            return None  # the misspelt key is reported
         fitting = sorted(n for n, c in components.items() if c.signature.role == op.needs)
         help = [f"components with the role {op.needs}: {', '.join(f'`{n}`' for n in fitting)}"] if fitting else []
         report.add(codes.MISSING_KEY, spec.id.span, f"{owner} has no `with`: it needs a {op.needs}", help=help)
@@ -222,10 +223,11 @@ def _wrong_op_role(
 ) -> None:
     assert spec.component is not None
     fitting = sorted(n for n, c in components.items() if c.signature.role == needs)
+    role = component.signature.role.replace("_", " ")
     report.add(
         codes.WRONG_ROLE,
         spec.component.span,
-        f"op `{spec.name.text}` needs a {needs}, `{spec.component.text}` is a {component.signature.role.replace('_', ' ')}",
+        f"op `{spec.name.text}` needs a {needs}, `{spec.component.text}` is a {role}",
         labels=[Label(span=component.spec.use.span, text=f"`{component.signature.use}` is declared here")],
         help=[f"components with that role: {', '.join(f'`{n}`' for n in fitting)}"] if fitting else [],
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
 from typing import Any, Literal
@@ -315,13 +315,14 @@ def _compact(value: Json) -> str:
 
 
 @cache
-def _names(kind: type) -> tuple[str, ...]:
+def _names(kind: Any) -> tuple[str, ...]:
     return tuple(field.name for field in fields(kind) if field.name != "place")
 
 
 def _fields(record: Json) -> dict[str, Json]:
     """A record as a dictionary, without places."""
-    return {name: _json(getattr(record, name)) for name in _names(type(record))}
+    kind: Hashable = type(record)
+    return {name: _json(getattr(record, name)) for name in _names(kind)}
 
 
 def _json(value: Json) -> Json:

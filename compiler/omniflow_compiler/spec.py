@@ -28,6 +28,8 @@ class Name:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComponentSpec:
+    """A component: the expert it uses, its checkpoint, dtype and device, and the expert's own attributes."""
+
     name: Name
     use: Name
     source: str | None
@@ -41,6 +43,8 @@ class ComponentSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopSpec:
+    """A loop of the card: its kind, the component it runs, the cache it leases from."""
+
     name: Name
     kind: Name
     binds: Name
@@ -61,6 +65,8 @@ class InnerSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheSpec:
+    """A pool that loops lease from."""
+
     name: Name
     kind: str
     max_bytes: int
@@ -69,6 +75,8 @@ class CacheSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardSpec:
+    """A card, with everything it includes merged in."""
+
     id: Name
     title: str
     capabilities: tuple[Name, ...]
@@ -85,6 +93,8 @@ class CardSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputSpec:
+    """A program input: its type as written and its default, if any."""
+
     name: Name
     type: Name
     has_default: bool
@@ -106,6 +116,8 @@ class PortRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputSpec:
+    """A program output and the port it shows."""
+
     name: Name
     ref: PortRef
 
@@ -126,12 +138,15 @@ class NodeSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EdgeSpec:
+    """An edge as written. `streams` for `~>`."""
+
     source: PortRef
     target: PortRef
     streams: bool
     attributes: Mapping[str, Attribute]
     order: int
     span: Span
+    is_sound: bool = True  # false when its attributes are faulty
     contracts: tuple[Name, ...] = ()  # types of graph and stage inputs that it passes through
 
 
@@ -147,6 +162,8 @@ class StageSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramSpec:
+    """A program (or graph, or a workflow joined into one program)."""
+
     id: Name
     title: str
     card: Name
@@ -158,6 +175,7 @@ class ProgramSpec:
     broken_nodes: frozenset[str]  # ids that were written but could not be read; refer to them without complaint
     edges: tuple[EdgeSpec, ...]
     span: Span
+    mentioned_ports: frozenset[str] = frozenset()  # `node.port` in lines that are no edges
     stages: tuple[StageSpec, ...] = ()
     stage_outputs: frozenset[str] = frozenset()  # nodes that stages of a workflow offer, read or not
 
@@ -173,6 +191,8 @@ class StageOfWorkflow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkflowSpec:
+    """A workflow as written, before its stages are joined."""
+
     id: Name
     title: str
     inputs: Mapping[str, InputSpec]

@@ -47,7 +47,7 @@ def validate(tree: Tree, kind: str, part: str, report: Report, what: str, at: Sp
     fault of the tree itself is shown, by default its own place.
     """
     walk = _Walk(kind, report)
-    walk.check(tree, definition(kind, part) if part else _document(kind), what, at or _first_line(tree))
+    walk.check(tree, definition(kind, part) if part else _document(kind), what, at or first_line(tree))
     return walk.is_sound
 
 
@@ -59,7 +59,8 @@ def _document(kind: str) -> Schema:
         if name in properties:
             properties[name] = {k: properties[name][k] for k in ("type", "minProperties") if k in properties[name]}
     properties |= {name: {} for name in _CHECKED_FIRST}
-    return {**whole, "properties": properties}
+    required = [name for name in whole["required"] if name not in _CHECKED_FIRST]
+    return {**whole, "properties": properties, "required": required}
 
 
 @dataclass(slots=True)
@@ -87,7 +88,7 @@ class _Walk:
         is_empty = isinstance(tree, Scalar) and tree.value is None
         expected = " or ".join(_TYPE_NAMES[name] for name in names)
         message = f"{what} is {_kind_name(tree)}, expected {expected}"
-        self._add(codes.WRONG_TYPE, at if is_empty else _first_line(tree), message, help=_yaml_hint(tree, names))
+        self._add(codes.WRONG_TYPE, at if is_empty else first_line(tree), message, help=_yaml_hint(tree, names))
         return False
 
     def _mapping(self, tree: Mapping, schema: Schema, what: str, at: Span) -> None:
@@ -112,8 +113,12 @@ class _Walk:
     def _unknown_keys(self, tree: Mapping, unknown: Iterable[str], properties: Schema, what: str) -> None:
         unused = [key for key in properties if key not in tree.entries]
         for key in unknown:
-            span = tree.entries[key].key
-            unknown_key(self.report, key, span, unused, what)
+            entry = tree.entries[key]
+            if isinstance(entry.value, Scalar) and entry.value.value is None and " " in key:
+                help = ["inside {...} a comma ends a value: quote the text that has one"]
+                self._add(codes.UNKNOWN_KEY, entry.key, f"unknown key `{_shortened(key)}` in {what}", help=help)
+            else:
+                unknown_key(self.report, key, entry.key, unused, what)
             self.is_sound = False
 
     def _sequence(self, tree: Sequence, schema: Schema, what: str, at: Span) -> None:
@@ -121,7 +126,7 @@ class _Walk:
             self._add(codes.BAD_VALUE, at, f"{what} is empty")
         if "items" in schema:
             for item in tree.items:
-                self.check(item, schema["items"], f"an entry of {what}", _first_line(item))
+                self.check(item, schema["items"], f"an entry of {what}", first_line(item))
         if schema.get("uniqueItems"):
             self._repeats(tree, what)
 
@@ -247,7 +252,7 @@ def _form(schema: Schema) -> list[str]:
     return [schema["$comment"]] if "$comment" in schema else []
 
 
-def _first_line(tree: Tree) -> Span:
+def first_line(tree: Tree) -> Span:
     """A container's span is cut to its first line, which is where people look."""
     span = tree.span
     if span.end_line > span.line:

@@ -17,7 +17,7 @@ def check_streams(graph: ProgramGraph, report: Report) -> None:
     """Reports every faulty stream."""
     for edge in graph.edges:
         node = graph.nodes[edge.target_node]
-        if not node.is_known or edge.target_port is None:
+        if not node.is_known or edge.target_port is None or not edge.spec.is_sound:
             continue
         if edge.spec.streams:
             _check_port(edge, edge.target_port, node, report)
@@ -88,7 +88,8 @@ def _check_cuts(node: Node, graph: ProgramGraph, report: Report) -> None:
         for edge in graph.incoming[node.id]
         if edge.spec.streams and edge.target_port is not None and edge.target_port.streams
     ]
-    if not cut or not node.is_known or node.op is not None:
+    is_sound = all(edge.spec.is_sound for edge in graph.incoming[node.id])
+    if not cut or not is_sound or not node.is_known or node.op is not None:
         return
     first = cut[0]
     for edge in streams:

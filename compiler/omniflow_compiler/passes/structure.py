@@ -11,22 +11,20 @@ from omniflow_compiler.diagnostics import Label, Report
 from omniflow_compiler.digraph import connected_parts
 from omniflow_compiler.graph import Edge, Node, ProgramGraph
 from omniflow_compiler.library.signature import Port
+from omniflow_compiler.meant import what_is_meant
 
 
 def check_structure(graph: ProgramGraph, report: Report) -> None:
     """Reports every fault of shape; the graph may still be used for what does not depend on it."""
-    # An edge that was reported as broken may have been meant for a port: do not complain twice.
-    meant = {(edge.target.node, edge.target.port) for edge in graph.program.edges}
-    named = {output.ref.node for output in graph.program.outputs.values()}
-    named |= {edge.source.node for edge in graph.program.edges} | graph.program.stage_outputs
+    meant = what_is_meant(graph.program, graph.nodes)
     by_base: dict[str, list[str]] = {}
     for node in graph.nodes.values():
         _check_producers(node, graph, report)
-        _check_required(node, meant, by_base, graph, report)
-        _check_read(node, named, report)
+        _check_required(node, meant.fed, by_base, graph, report)
+        _check_read(node, meant.read, report)
     _check_cycles(graph, report)
     _check_back_edges(graph, report)
-    _check_inputs(graph, report)
+    _check_inputs(graph, meant.inputs, report)
     _check_outputs(graph, report)
 
 
@@ -47,10 +45,10 @@ def _check_producers(node: Node, graph: ProgramGraph, report: Report) -> None:
 
 
 def _check_required(
-    node: Node, meant: Set[tuple[str | None, str]], by_base: dict[str, list[str]], graph: ProgramGraph, report: Report
+    node: Node, fed: Set[tuple[str, str]], by_base: dict[str, list[str]], graph: ProgramGraph, report: Report
 ) -> None:
     for port in node.inputs.values():
-        if port.required and (node.id, port.name) not in meant:
+        if port.required and (node.id, port.name) not in fed:
             if not by_base:
                 by_base |= _producers_by_base(graph)
             report.add(
@@ -81,8 +79,8 @@ def _candidates(node: str, port: Port, by_base: Mapping[str, list[str]]) -> list
     return [f"ports of that kind: {', '.join(f'`{name}`' for name in shown)}"]
 
 
-def _check_read(node: Node, named: Set[str | None], report: Report) -> None:
-    if node.is_known and node.id not in named:
+def _check_read(node: Node, read: Set[str], report: Report) -> None:
+    if node.is_known and node.id not in read:
         report.add(
             codes.FEEDS_NOTHING,
             node.span,
@@ -98,9 +96,7 @@ def _check_cycles(graph: ProgramGraph, report: Report) -> None:
             (name,) = component
             if graph.graph.has_edge(name, name):
                 edge = by_ends[name, name]
-                help = [
-                    f"a feedback is declared: `- {edge.spec.source} -> {edge.spec.target}: {{back_edge: {{initial: 0, bound: 8}}}}`"
-                ]
+                help = [f"if it is meant, declare it: {_declared(edge)}"]
                 report.add(codes.SELF_LOOP, edge.spec.span, f"node `{name}` feeds itself", help=help)
             continue
         _report_cycle(shortest_cycle(graph, component), by_ends, report)
@@ -137,10 +133,12 @@ def _report_cycle(path: list[str], by_ends: dict[tuple[str | None, str], Edge], 
         last.spec.span,
         f"undeclared cycle: {' -> '.join(shown)}",
         labels=[Label(span=edge.spec.span, text="and this edge") for edge in edges if edge is not last][:6],
-        help=[
-            f"if it is meant, declare it: `- {last.spec.source} -> {last.spec.target}: {{back_edge: {{initial: 0, bound: 8}}}}`"
-        ],
+        help=[f"if it is meant, declare it: {_declared(last)}"],
     )
+
+
+def _declared(edge: Edge) -> str:
+    return f"`- {edge.spec.source} -> {edge.spec.target}: {{back_edge: {{initial: 0, bound: 8}}}}`"
 
 
 def _check_back_edges(graph: ProgramGraph, report: Report) -> None:
@@ -160,8 +158,7 @@ def _check_back_edges(graph: ProgramGraph, report: Report) -> None:
             )
 
 
-def _check_inputs(graph: ProgramGraph, report: Report) -> None:
-    read = {edge.source.port for edge in graph.program.edges if edge.source.node is None}
+def _check_inputs(graph: ProgramGraph, read: Set[str], report: Report) -> None:
     conditions = " ".join(str(node.when.value) for node in graph.program.nodes.values() if node.when is not None)
     for name, spec in graph.program.inputs.items():
         if name not in read and f"inputs.{name}" not in conditions:
