@@ -19,6 +19,7 @@ from omniflow.node import Agenda, Lane, NodeRun
 from omniflow.pump import Mailbox, Pump
 from omniflow.record import result_of, stall_of
 from omniflow.request import Request, Result, State
+from omniflow.rng import DERIVED, own_generator
 from omniflow.stream import Ended, Piece
 from omniflow.trace import Trace, UnitEvent
 from omniflow.wiring import build
@@ -59,14 +60,16 @@ class Engine:
         *,
         seed: int = 0,
         params: Mapping[str, Any] | None = None,
+        rng: str = DERIVED,
         deadline: float | None = None,
         listener: Callable[[Piece], None] | None = None,
         keep: bool = True,
     ) -> int:
         """Queues a request and returns its id.
 
-        params: `node.attribute` to value, over the schedule's own. deadline: seconds from now. listener: called with
-        every piece of every output from within `step`. keep: whether the result holds the outputs.
+        params: `node.attribute` to value, over the schedule's own. rng: `derived`, or `torch` to draw all its numbers
+        from one torch generator, node after node. deadline: seconds from now. listener: called with every piece of
+        every output from within `step`. keep: whether the result holds the outputs.
         Errors: InputError, BusyError.
         """
         values = check_inputs(self.schedule, inputs)
@@ -78,6 +81,7 @@ class Engine:
             self.num_submitted,
             inputs=values,
             seed=seed,
+            generator=own_generator(rng, seed),
             params=own,
             submitted=now,
             rollout=self.profile == "rollout",
@@ -104,11 +108,12 @@ class Engine:
         *,
         seed: int = 0,
         params: Mapping[str, Any] | None = None,
+        rng: str = DERIVED,
         deadline: float | None = None,
         listener: Callable[[Piece], None] | None = None,
     ) -> Result:
         """Submits one request and steps until it has ended. Errors: InputError, BusyError."""
-        request_id = self.submit(inputs, seed=seed, params=params, deadline=deadline, listener=listener)
+        request_id = self.submit(inputs, seed=seed, params=params, rng=rng, deadline=deadline, listener=listener)
         while (result := self.result(request_id)) is None:
             self.step()
         return result

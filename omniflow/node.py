@@ -124,7 +124,9 @@ class NodeRun:
 
     def open_lanes(self) -> None:
         """Starts every item that can start. Errors: ValueError when item streams that belong together differ."""
-        if not all(ch.is_ended for chs in self.inputs.values() for ch in chs if ch.mode == VALUE):
+        waits_for_all = self.request.generator is not None  # so that draws are made node after node
+        channels = [ch for chs in self.inputs.values() for ch in chs]
+        if not all(ch.is_ended for ch in channels if waits_for_all or ch.mode == VALUE):
             return
         if not self.each:
             if self.next_item == 0:
@@ -158,7 +160,7 @@ class NodeRun:
                 values=values,
                 streams=streams,
                 params=self.request.params_of(self.bound.spec),
-                rng=Source(self.request.seed, self.bound.spec.id, item),
+                rng=Source(self.request.seed, self.bound.spec.id, item, shared=self.request.generator),
                 wanted=self.bound.wanted,
                 bound=self.request.bound_of(self.bound.spec),
                 rollout=self.request.rollout,

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+import torch
+
 from omniflow.bounds import MOST_TOKENS, evaluate, most_tokens
 from omniflow.node import NodeRun
 from omniflow.stream import Outlet, Piece
@@ -50,6 +52,7 @@ class Request:
         *,
         inputs: Mapping[str, Value],
         seed: int,
+        generator: torch.Generator | None = None,
         params: Mapping[str, Mapping[str, Any]],
         submitted: float,
         rollout: bool,
@@ -59,6 +62,7 @@ class Request:
         self.id = request_id
         self.inputs = inputs
         self.seed = seed
+        self.generator = generator  # all its draws, node after node; None derives each draw from where it is made
         self.params = params
         self.submitted = submitted
         self.started: float | None = None

@@ -1,4 +1,8 @@
-"""Randomness that depends on (request seed, node, item, step) and on nothing else that runs."""
+"""Randomness that depends on (request seed, node, item, step) and on nothing else that runs.
+
+A request may instead ask for one torch generator, seeded with its seed and drawn node after node (`rng="torch"`): what
+published pipelines do under `torch.manual_seed`. Its nodes then start one after another, and no longer overlap.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +10,32 @@ from hashlib import blake2b
 
 import torch
 
+from omniflow.errors import InputError
+
+
+DERIVED, TORCH = "derived", "torch"
+
+
+def own_generator(rng: str, seed: int) -> torch.Generator | None:
+    """The generator that a request draws everything from; None when its draws are derived. Errors: InputError."""
+    if rng not in (DERIVED, TORCH):
+        raise InputError(f"rng must be {DERIVED} or {TORCH}, not {rng}")
+    return torch.Generator().manual_seed(seed) if rng == TORCH else None
+
 
 class Source:
     """The draws of one item of one node."""
 
-    __slots__ = ("_prefix",)
+    __slots__ = ("_prefix", "shared")
 
-    def __init__(self, seed: int, node: str, item: int) -> None:
+    def __init__(self, seed: int, node: str, item: int, *, shared: torch.Generator | None = None) -> None:
+        self.shared = shared  # the request's own generator, where it asked for one
         self._prefix = f"{seed}\0{node}\0{item}\0".encode()
 
     def inside(self, step: int) -> Source:
         """The draws of a loop that runs inside that step."""
         inner = Source.__new__(Source)
+        inner.shared = self.shared
         inner._prefix = self._prefix + f"{step}\0inside\0".encode()
         return inner
 
@@ -32,4 +50,6 @@ class Source:
 
     def generator(self, step: int = 0, purpose: str = "") -> torch.Generator:
         """A CPU generator for noise; always CPU, so that the numbers are the same on every device."""
+        if self.shared is not None:
+            return self.shared
         return torch.Generator().manual_seed(self.bits(step, purpose))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Container, Sequence
 
 from omniflow.bounds import is_on
@@ -68,6 +69,8 @@ def _channel(
     source, dot, port = spec.source.rpartition(".")
     writer = runs[source] if dot else None
     channel = Channel(spec, mode=_mode(spec, run), reader=run, writer=writer)
+    if request.generator is not None:
+        channel.capacity = sys.maxsize  # its nodes start one after another, so a channel must hold all of a stream
     if writer is not None:
         writer.outputs.setdefault(port, []).append(channel)
     else:

@@ -333,5 +333,6 @@ def _choice(state: Decoding) -> Choice:
         return PLAIN
     step = len(state.tokens)
     seen = torch.tensor([*state.prompt_ids, *state.tokens]) if sampling.repetition_penalty != 1.0 else None
-    uniform = state.rng.uniform(step) if sampling.temperature > 0.0 else 0.0
-    return Choice(sampling=sampling, num_tokens=step, seen=seen, uniform=uniform)
+    generator = state.rng.shared
+    uniform = state.rng.uniform(step) if sampling.temperature > 0.0 and generator is None else 0.0
+    return Choice(sampling=sampling, num_tokens=step, seen=seen, uniform=uniform, generator=generator)

@@ -1,7 +1,8 @@
 """Choosing tokens from logits: every row by its own parameters, all rows at once.
 
 Order of the processors as in transformers' generate: repetition penalty, suppression, minimum length, temperature,
-top-k, top-p. The draw is by inverse distribution from one uniform number, so a row's choice needs no shared generator.
+top-k, top-p. The draw is by inverse distribution from one uniform number, so a row's choice needs no shared generator;
+a row that brings one draws as transformers does, from the same numbers.
 """
 
 from __future__ import annotations
@@ -64,12 +65,16 @@ def read_sampling(params: Mapping[str, Any]) -> Sampling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """What choosing one row's token depends on. seen: int64 ids so far; uniform: its number for this step."""
+    """What choosing one row's token depends on.
+
+    seen: int64 ids so far; uniform: its number for this step; generator: draws from this in place of `uniform`.
+    """
 
     sampling: Sampling
     num_tokens: int
     seen: Tensor | None
     uniform: float
+    generator: torch.Generator | None = None
 
 
 PLAIN = Choice(sampling=Sampling(), num_tokens=0, seen=None, uniform=0.0)
@@ -83,9 +88,13 @@ def choose(logits: Tensor, rows: Sequence[Choice]) -> Tensor:
         for i in busy:
             process(logits[i], rows[i])
     best, ids = logits.max(dim=-1)
-    drawn = [i for i in busy if rows[i].sampling.temperature > 0.0]
-    if drawn:
-        ids[drawn] = draw(logits[drawn], [rows[i] for i in drawn])
+    drawn = [i for i in busy if rows[i].sampling.temperature > 0.0 and bool(best[i].isfinite())]
+    derived = [i for i in drawn if rows[i].generator is None]
+    if derived:
+        ids[derived] = draw(logits[derived], [rows[i] for i in derived])
+    for i in drawn:
+        if rows[i].generator is not None:
+            ids[i] = draw_from_generator(logits[i], rows[i])
     return torch.where(best.isfinite(), ids, -1)
 
 
@@ -118,3 +127,18 @@ def draw(logits: Tensor, rows: Sequence[Choice]) -> Tensor:
     position = torch.searchsorted(reach, (uniform * reach[:, -1])[:, None], right=True)
     last = (probs > 0).sum(dim=-1, keepdim=True) - 1
     return order.gather(1, torch.minimum(position, last))[:, 0]
+
+
+def draw_from_generator(logits: Tensor, row: Choice) -> Tensor:
+    """An id, int64 [], drawn from processed logits [V] with the very operations of transformers' generate."""
+    sampling, scores = row.sampling, logits / row.sampling.temperature
+    if sampling.top_k:
+        least = scores.topk(min(sampling.top_k, len(scores))).values[-1]
+        scores = scores.masked_fill(scores < least, NEVER)
+    if sampling.top_p < 1.0:
+        ascending, order = scores.sort(descending=False)
+        is_out = ascending.softmax(dim=-1).cumsum(dim=-1) <= 1 - sampling.top_p
+        is_out[-1] = False
+        scores = scores.masked_fill(torch.zeros_like(is_out).scatter(0, order, is_out), NEVER)
+    probs = scores.softmax(dim=-1).cpu()  # the generator is of the CPU
+    return torch.multinomial(probs, 1, generator=row.generator)[0]

@@ -59,6 +59,14 @@ def add_last(call: Call) -> Iterator[Emit]:
     yield Emit("rows", torch.cat([rows[:rest], rows[rest:] + values]))
 
 
+def put_last(call: Call) -> Iterator[Emit]:
+    """`rows`, `values` -> `rows`, the last of them replaced by the values. Errors: ValueError for too few rows."""
+    rows, values = call.values["rows"], call.values["values"]
+    if len(values) > len(rows):
+        raise ValueError(f"{len(values)} rows cannot take the place of {len(rows)}")
+    yield Emit("rows", torch.cat([rows[: len(rows) - len(values)], values]))
+
+
 def append(call: Call) -> Iterator[Emit]:
     """`value` ~> `value`, and once it has ended `tail`."""
     for window in call.windows.values():

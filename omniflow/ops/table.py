@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from omniflow.ops.base import Op
-from omniflow.ops.handoff import add_last, append, embed, grid_positions, ids, put_at, repeat_id, voice, zero_at
+from omniflow.ops.handoff import (
+    add_last,
+    append,
+    embed,
+    grid_positions,
+    ids,
+    put_at,
+    put_last,
+    repeat_id,
+    voice,
+    zero_at,
+)
+from omniflow.ops.images import tokenize_fixed
 from omniflow.ops.segment import Rest, segment
 from omniflow.ops.sequence import Passed, add, clamp, concat, slice_range, strip
 from omniflow.ops.speech import Joined, Phrase, gather, join, spell
@@ -18,6 +30,7 @@ def _ports(*names: str) -> frozenset[str]:
 
 OPS: Mapping[str, Op] = {
     "tokenize": Op(run=tokenize),
+    "tokenize_fixed": Op(run=tokenize_fixed),
     "chat_tokenize": Op(run=chat_tokenize),
     "detokenize": Op(run=detokenize, memory=Decoded, pieces=_ports("tokens")),
     "segment": Op(run=segment, memory=Rest, pieces=_ports("text")),
@@ -34,6 +47,7 @@ OPS: Mapping[str, Op] = {
     "zero_at": Op(run=zero_at),
     "put_at": Op(run=put_at),
     "add_last": Op(run=add_last),
+    "put_last": Op(run=put_last),
     "append": Op(run=append, pieces=_ports("value")),
     "grid_positions": Op(run=grid_positions),
     "voice": Op(run=voice),

@@ -50,6 +50,11 @@ SIGNATURES = (
         doc="Adds rows to the last rows of a value.",
     ),
     OpSignature(
+        name="put_last",
+        ports=_ports((Port(name="rows", type="?a[T, ...]"), Port(name="values", type="?a[K, ...]")), (Port(name="rows", type="?a[T, ...]"),)),
+        doc="Puts other rows in place of the last rows of a value.",
+    ),
+    OpSignature(
         name="append", barrier=False,
         ports=_ports(
             (Port(name="value", type="?a[T, ...] @ r", streams=True), Port(name="tail", type="?a[K, ...]")),
