@@ -197,6 +197,19 @@ def verify(
 
 
 @app.command()
+def fmt(
+    paths: Annotated[list[Path], typer.Argument(metavar="FILES", help="Spec files or folders; - for standard input.")],
+    check: Annotated[
+        bool, typer.Option("--check", help="Write nothing; exit code 1 when a layout would change.")
+    ] = False,
+) -> None:
+    """Lay spec files out: columns, order of keys, comments kept."""
+    from omniflow.commands.fmt import format_files
+
+    raise typer.Exit(format_files(paths, check=check))
+
+
+@app.command()
 def explain(code: Annotated[str, typer.Argument(help="A code such as OF2103; without one, all of them.")] = "") -> None:
     """Explain a diagnostic."""
     from omniflow.commands.explain import explain_code
