@@ -58,8 +58,7 @@ class Equations(Generic[C]):
         difference = left - right
         symbol = self._solvable(difference)
         if symbol is None:
-            is_about_numbers = left.number is not None or right.number is not None or not difference.terms
-            return "size" if is_about_numbers else "alignment"
+            return "size" if left.number is not None or right.number is not None else "alignment"
         factor = dict(difference.terms)[symbol]
         value = Size.of(symbol) - difference.times(1 / factor)
         if value.number is not None and not is_count(value):

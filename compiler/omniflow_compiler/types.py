@@ -52,7 +52,7 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """A rate in hertz: a number times an optional variable of the signature."""
+    """A rate in hertz: a number times an optional variable, of the signature (`r`) or of the graph (`think/tokens`)."""
 
     factor: Fraction
     variable: str | None = None
@@ -110,7 +110,8 @@ class Type:
         shown = head + (f"[{', '.join(axes)}]" if axes else "")
         if vocabulary is not None:
             shown += f" < {vocabulary}"
-        return shown + (f" @ {self.rate}" if self.rate is not None else "")
+        is_told = self.rate is not None and "/" not in str(self.rate.variable)
+        return shown + (f" @ {self.rate}" if is_told else "")
 
 
 def show_dtype(dtype: str) -> str:

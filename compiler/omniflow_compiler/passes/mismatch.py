@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from omniflow_compiler import codes
 from omniflow_compiler.diagnostics import Label, Report
+from omniflow_compiler.equations import is_count
 from omniflow_compiler.graph import Component, Edge, Node, ProgramGraph
 from omniflow_compiler.library.ops import OPS
 from omniflow_compiler.library.signature import Port
@@ -45,8 +46,7 @@ class Reporter:
         if aspect is not None:
             shift = 1 if node.each and edge.spec.streams else 0
             labels += self.trace.of_edge(edge, aspect, mismatch.axis + shift)
-        takes = pattern_of(port, node).short
-        labels.append(Label(span=edge.spec.target.span, text=f"takes {takes}"))
+        labels.append(Label(span=edge.spec.target.span, text=f"takes {self._takes(node, port)}"))
         if aspect is not None and mismatch.kind not in ("base", "axes"):
             labels += self.trace.of_port(node, port, aspect, mismatch.axis)
         self._add(mismatch, edge.spec.source.span, message, "" if actual is None else actual.short, labels, help)
@@ -79,13 +79,30 @@ class Reporter:
 
     def odd_size(self, node: Node, port: Port, type: Type) -> None:
         """An output whose size divides what does not divide."""
+        axis = next(i for i, axis in enumerate(type.axes) if not axis.size.terms and not is_count(axis.size))
+        labels = self.trace.of_port(node, port, "size", axis) if axis < len(port.pattern.axes) else []
         self.report.add(
             codes.AXIS_SIZE,
             node.span,
-            f"`{node.id}.{port.name}` has no whole size: {type.short}",
+            f"`{node.id}.{port.name}` would have {type.axes[axis].size} elements",
             note=f"gives {port.type}",
-            help=["the sizes that arrive must be multiples of what its type divides by"],
+            labels=labels,
+            help=["the size that arrives must be a multiple of what its type divides by"],
         )
+
+    def _takes(self, node: Node, port: Port) -> str:
+        """An input's type as far as it is settled before this edge."""
+        frame = self.trace.frames[node.id]
+        pattern = pattern_of(port, node)
+        axes = tuple(replace(axis, size=axis.size.substitute(frame.names)) for axis in pattern.axes)
+        known = pattern.vocabulary
+        vocabulary = None if known is None else known.substitute(frame.names)
+        captured = frame.captured.get(pattern.base)
+        rate = pattern.rate if pattern.rate is not None and pattern.rate.variable is None else None
+        if captured is not None:
+            return replace(captured, axes=(*axes, *captured.axes), vocabulary=vocabulary, rate=rate).short
+        shown = replace(pattern, axes=axes, vocabulary=vocabulary, rate=rate).short
+        return f"anything of the form {shown.removeprefix(pattern.base)}" if pattern.base.startswith(ANY) else shown
 
     def initial(self, edge: Edge, node: Node, value: object, span: Span) -> None:
         """The initial value of a back edge that its port cannot take."""
@@ -155,7 +172,9 @@ class Reporter:
         fitting = sorted(
             name
             for name, other in self.graph.components.items()
-            if other is not node.component and _takes(other, node.loop.kind, edge.target_port.name, mismatch)
+            if other is not node.component
+            and other.spec.dtype == node.component.spec.dtype
+            and _takes(other, node.loop.kind, edge.target_port.name, mismatch)
         )
         return [f"component `{name}` accepts it" for name in fitting[:3]]
 

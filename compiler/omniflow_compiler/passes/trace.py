@@ -25,10 +25,11 @@ class Hop(NamedTuple):
 
 
 class Origin(NamedTuple):
-    """Where it was decided."""
+    """Where it was decided; what was open there was settled by the reader that `settled` names."""
 
     span: Span
     text: str
+    settled: Cause | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +51,19 @@ class Trace:
             if step.edge is not edge:
                 hops.append(step.edge)
             step = self._source(step.edge, aspect, step.axis)
-        labels = [Label(span=step.span, text=step.text)] if isinstance(step, Origin) else []
+        labels = self._origin(step, aspect, edge) if isinstance(step, Origin) else []
         return labels + _shown(hops[::-1])
+
+    def _origin(self, origin: Origin, aspect: Aspect, edge: Edge) -> list[Label]:
+        """The place, and the reader that settled what the place leaves open."""
+        labels = [Label(span=origin.span, text=origin.text)]
+        cause = origin.settled
+        if cause is None or cause.edge is edge or cause.edge.target_port is None:
+            return labels
+        labels.append(Label(span=cause.edge.spec.target.span, text="settled by this reader"))
+        node = self.graph.nodes[cause.edge.target_node]
+        step = self._step(node, cause.edge.target_port, aspect, cause.axis)
+        return labels + ([Label(span=step.span, text=step.text)] if isinstance(step, Origin) else [])
 
     def of_port(self, node: Node, port: Port, aspect: Aspect, axis: int) -> list[Label]:
         """Where the expectation of an input port comes from; `axis` counts the axes of its pattern."""
@@ -63,8 +75,7 @@ class Trace:
 
     def _source(self, edge: Edge, aspect: Aspect, axis: int) -> Hop | Origin:
         if edge.source_node is None:
-            declared = self.graph.program.inputs[edge.spec.source.port].type
-            return Origin(declared.span, f"declared as {declared.text}")
+            return self._given(edge.spec.source.port, aspect, axis)
         node = self.graph.nodes[edge.source_node]
         assert edge.source_port is not None
         if node.each and aspect == "size":
@@ -73,6 +84,20 @@ class Trace:
                 return Origin(node.span, "its items") if items is None else Hop(items, 0)
             axis -= 1
         return self._step(node, edge.source_port, aspect, axis)
+
+    def _given(self, name: str, aspect: Aspect, axis: int) -> Origin:
+        declared = self.graph.program.inputs[name].type
+        symbols: tuple[str, ...] = ()
+        axes = self.graph.inputs[name].axes
+        if aspect == "rate":
+            symbols = (f"@inputs.{name}",)
+        elif aspect == "size" and axis < len(axes):
+            symbols = tuple(f"inputs.{name}.{symbol}" for symbol in axes[axis].size.symbols)
+        return Origin(declared.span, f"declared as {declared.text}", self._cause(symbols))
+
+    def _cause(self, symbols: tuple[str, ...]) -> Cause | None:
+        causes = self.unifier.equations.causes
+        return next((causes[symbol] for symbol in symbols if symbol in causes), None)
 
     def _step(self, node: Node, port: Port, aspect: Aspect, axis: int) -> Hop | Origin:
         pattern = port.pattern
@@ -86,8 +111,8 @@ class Trace:
             spec = node.component.spec
             return Origin(spec.dtype_span or spec.use.span, f"`{spec.name.text}` works in {show_dtype(spec.dtype)}")
         captured = self.frames[node.id].sources.get(pattern.base) if pattern.base.startswith(ANY) else None
-        if captured is None:
-            return self._declared(node)
+        if captured is None or aspect == "rate":
+            return self._declared(node)._replace(settled=self._cause((f"@{node.id}/{port.name}",)))
         return Hop(captured, self._captured_axis(captured, pattern, axis))
 
     def _captured_axis(self, edge: Edge, pattern: Type, axis: int) -> int:
@@ -141,15 +166,14 @@ class Trace:
                 return Origin(attributes[name].span, f"`{name}` is {value} here")
         return Origin(node.span, f"`{name}` is {value} by default")
 
-    def _component_size(self, component: Component, name: str) -> Origin | Hop:
+    def _component_size(self, component: Component, name: str) -> Origin:
         spec, declared, value = component.spec, component.signature.sizes[name], component.sizes.get(name)
         if value is None:
-            cause = self.unifier.equations.causes.get(f"?{spec.name.text}.{name}")
-            return Origin(spec.use.span, f"`{name}` is not known here") if cause is None else self._over(cause)
+            cause = self._cause((f"?{spec.name.text}.{name}",))
+            return Origin(spec.use.span, f"only a checkpoint tells `{name}` of `{spec.name.text}`", cause)
         if isinstance(declared, FromConfig):
-            from_config = value != declared.default or spec.source is not None
-            where = f"`{declared.path}` in its config.json" if from_config else "while no checkpoint is there"
-            return Origin(spec.use.span, f"`{name}` of `{spec.name.text}` is {value}: {where}")
+            where = f", `{declared.path}` in its {declared.file}" if spec.source else ", the default"
+            return Origin(spec.use.span, f"`{name}` of `{spec.name.text}` is {value}{where}")
         return Origin(spec.use.span, f"`{name}` of `{spec.name.text}` is {value}")
 
     def _declared(self, node: Node) -> Origin:
