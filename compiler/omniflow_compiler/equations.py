@@ -55,12 +55,17 @@ class Equations(Generic[C]):
         left, right = self.resolve(left), self.resolve(right)
         if left == right:
             return ""
+        alone = left.symbol
+        if alone is not None and self._kind(alone) == _VARIABLE and alone not in right.symbols:
+            return self._settle(alone, right, cause)
         difference = left - right
         symbol = self._solvable(difference)
         if symbol is None:
             return "size" if left.number is not None or right.number is not None else "alignment"
         factor = dict(difference.terms)[symbol]
-        value = Size.of(symbol) - difference.times(1 / factor)
+        return self._settle(symbol, Size.of(symbol) - difference.times(1 / factor), cause)
+
+    def _settle(self, symbol: str, value: Size, cause: C) -> str:
         if value.number is not None and not is_count(value):
             return "fraction"
         self.sizes[symbol] = value
@@ -93,7 +98,7 @@ class Equations(Generic[C]):
         """The rate with what is known put in."""
         while rate.variable is not None and rate.variable in self.rates:
             known = self.rates[rate.variable]
-            rate = Rate(rate.factor * known.factor, known.variable)
+            rate = known if rate.factor == 1 else Rate(rate.factor * known.factor, known.variable)
         return rate
 
     def equate_rates(self, left: Rate, right: Rate, cause: C) -> bool:
@@ -101,7 +106,9 @@ class Equations(Generic[C]):
         left, right = self.resolve_rate(left), self.resolve_rate(right)
         for mine, other in ((left, right), (right, left)):
             if mine.variable is not None and mine.variable != other.variable:
-                self.rates[mine.variable] = Rate(other.factor / mine.factor, other.variable)
+                self.rates[mine.variable] = (
+                    other if mine.factor == 1 else Rate(other.factor / mine.factor, other.variable)
+                )
                 self.causes[f"@{mine.variable}"] = cause
                 return True
         return left.factor == right.factor

@@ -48,9 +48,11 @@ class Size:
     @property
     def symbol(self) -> str | None:
         """The symbol that the size is, when it is nothing else."""
-        if self.constant or len(self.terms) != 1 or self.terms[0][1] != 1:
+        if len(self.terms) != 1:
             return None
-        return self.terms[0][0]
+        symbol, factor = self.terms[0]
+        is_alone = (factor is _ONE or factor == 1) and (self.constant is _ZERO or not self.constant)
+        return symbol if is_alone else None
 
     @property
     def symbols(self) -> tuple[str, ...]:

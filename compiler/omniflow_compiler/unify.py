@@ -144,7 +144,9 @@ class Unifier:
         captured = frame.captured.get(pattern.base)
         if captured is None:
             rest = actual.axes[len(pattern.axes) :] if pattern.rest else ()
-            frame.captured[pattern.base] = replace(actual, axes=rest, rate=None)
+            frame.captured[pattern.base] = Type(
+                actual.base, actual.dtype, rest, actual.rest, actual.vocabulary, None, actual.holes
+            )
             frame.sources[pattern.base] = edge
         else:
             frame.captured[pattern.base] = mixed(captured, actual)
@@ -187,7 +189,7 @@ class Unifier:
             pattern.vocabulary,
             frozenset[int](),
         )
-        axes = [replace(axis, size=self._leaving(axis.size, frame)) for axis in pattern.axes]
+        axes = [Axis(axis.name, self._leaving(axis.size, frame), axis.items) for axis in pattern.axes]
         if base.startswith(ANY):
             captured = frame.captured.get(base)
             if captured is None:
@@ -215,16 +217,19 @@ class Unifier:
 
     def settled(self, type: Type) -> Type:
         """The type with everything put in that became known after it was made; a rate that nothing told is none."""
-        axes = tuple(
-            axis if not axis.size.terms else replace(axis, size=self.equations.resolve(axis.size)) for axis in type.axes
-        )
-        rate = None if type.rate is None else self.equations.resolve_rate(type.rate)
+        equations = self.equations
+        sizes = [equations.resolve(axis.size) for axis in type.axes]
+        rate = None if type.rate is None else equations.resolve_rate(type.rate)
         if rate is not None and rate.variable is not None:
             rate = None
-        vocabulary = None if type.vocabulary is None else self.equations.resolve(type.vocabulary)
-        if axes == type.axes and rate is type.rate and vocabulary is type.vocabulary:
+        vocabulary = None if type.vocabulary is None else equations.resolve(type.vocabulary)
+        is_same = all(size is axis.size for size, axis in zip(sizes, type.axes, strict=True))
+        if is_same and rate is type.rate and vocabulary is type.vocabulary:
             return type
-        return replace(type, axes=axes, rate=rate, vocabulary=vocabulary)
+        axes = type.axes
+        if not is_same:
+            axes = tuple(Axis(axis.name, size, axis.items) for axis, size in zip(axes, sizes, strict=True))
+        return Type(type.base, type.dtype, axes, type.rest, vocabulary, rate, type.holes)
 
     def has_odd_sizes(self, type: Type) -> bool:
         """Whether an axis is known to have no whole number of elements."""
