@@ -105,6 +105,14 @@ class Primed(Protocol):
         """The prompt as ids int64 [P] or embeddings [P, D]."""
 
 
+@runtime_checkable
+class FixedTokenizer(Protocol):
+    """What a tokenizer adds when its model reads a fixed number of tokens."""
+
+    def encode_fixed(self, text: str, length: int) -> tuple[list[int], list[int]]:
+        """Exactly `length` ids (0: as many as the model reads at most), and 1 for those that are text."""
+
+
 class Lexicon(Protocol):
     """Role of components between text and a talker, and between a talker's words and an acoustic model."""
 
@@ -159,15 +167,18 @@ class StreamDecoder(Protocol):
         """Samples [S] per row; over all chunks of an item they add up to frames * hop."""
 
 
-class Denoiser(Protocol):
-    """Role of experts bound by `diffusion_denoise`."""
+Latents = Tensor | Mapping[str, Tensor]  # one latent, or several that are denoised together, by output port
 
-    def initial(self, conditions: Mapping[str, Tensor], *, generator: torch.Generator) -> Tensor:
+
+class Denoiser(Protocol):
+    """Role of experts bound by `diffusion_denoise`. Conditions are the values of the loop's ports, scalars included."""
+
+    def initial(self, conditions: Mapping[str, Any], *, generator: torch.Generator) -> Latents:
         """Noise of the latent's shape for one request."""
 
     def velocity(
-        self, latents: Sequence[Tensor], times: Sequence[float], conditions: Sequence[Mapping[str, Tensor]]
-    ) -> list[Tensor]:
+        self, latents: Sequence[Latents], times: Sequence[float], conditions: Sequence[Mapping[str, Any]]
+    ) -> Sequence[Latents]:
         """Predicted velocity per row, each of its latent's shape; guidance branches are rows like any other.
 
         Times run from 0 (noise) to 1 (data), and the velocity is the latent's change per unit of time.
@@ -175,10 +186,18 @@ class Denoiser(Protocol):
 
 
 @runtime_checkable
+class Sequential(Protocol):
+    """What a denoiser adds when its noise levels may depend on how large a latent is."""
+
+    def sequence_length(self, latents: Latents) -> int:
+        """How many positions its transformer sees of a latent."""
+
+
+@runtime_checkable
 class SelfGuided(Protocol):
     """What a denoiser adds when it makes the unconditional branch of guidance itself."""
 
-    def unconditional(self, conditions: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    def unconditional(self, conditions: Mapping[str, Any]) -> Mapping[str, Any]:
         """The conditions of the row that guidance steers away from."""
 
 

@@ -47,7 +47,6 @@ LOOPS = {
                 Attribute(name="whole_times", type="bool", default=False, doc="The denoiser is told the time in whole training steps, cut off."),
                 Attribute(name="order", type="int", default=2, minimum=1, maximum=3, doc="Order of `unipc`."),
                 Attribute(name="cfg", type="float", default=1.0, minimum=0.0, doc="Classifier-free guidance as published pipelines count it, u + cfg * (v - u); 1 is off."),
-                Attribute(name="noise", type="text", default="derived", choices=("derived", "seed"), doc="The first noise: `derived` from seed, node and item; `seed`, from a generator seeded with the request's seed, as published pipelines draw it."),
                 Attribute(name="sway", type="float", default=0.0, minimum=-1.0, maximum=1.0, doc="Sway of the time grid (F5-TTS); 0 is even."),
             ),
             doc="Integrates a learned flow from noise to a latent.",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Literal
+from typing import Any, Literal
 
 from omniflow_compiler.types import Type, parse_type
 
@@ -29,6 +29,8 @@ class Attribute:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Port:
     """A port. `streams`: an input that takes chunks as they come, an output that gives them.
+
+    A size of the component may be a factor in its type, `image[{scale}*H, {scale}*W, 3]`.
 
     `left` and `right` are the context a streamed input needs for its chunks to equal the whole;
     `lags` counts elements by which an output trails its input.
@@ -86,10 +88,26 @@ class LoopSignature:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FromConfig:
-    """A size read from the checkpoint's config.json, `path` with dots; `default` while no checkpoint is there."""
+    """A size read from the checkpoint's config.json, `path` with dots; `default` while no checkpoint is there.
+
+    file: of a folder with several parts, `vae/config.json`. read: what the value means, None for one it cannot use.
+    """
 
     path: str
     default: int | None = None
+    file: str = "config.json"
+    read: Callable[[Any], int | None] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prescribed:
+    """An attribute of a loop that the checkpoint may prescribe: `read` finds it in the JSON object of `file`.
+
+    None leaves the attribute its default; what a card writes wins over both.
+    """
+
+    file: str
+    read: Callable[[Mapping[str, Any]], object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,3 +129,4 @@ class ExpertSignature:
     strides: tuple[int, ...] = ()  # of a causal decoder that drops its tail
     unit_seconds: Mapping[str, float] = field(default_factory=dict)
     guided: Mapping[str, str] = field(default_factory=dict)  # loop kind -> port of the unconditional branch
+    prescribes: Mapping[str, Mapping[str, Prescribed]] = field(default_factory=dict)  # loop kind -> attribute -> where

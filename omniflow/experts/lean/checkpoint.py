@@ -35,14 +35,17 @@ class TensorSource(Protocol):
 
 
 class Checkpoint:
-    """The tensors of a folder. Opening reads the headers only. Errors: CheckpointError naming the file."""
+    """The tensors of a folder. Opening reads the headers only. Errors: CheckpointError naming the file.
 
-    def __init__(self, folder: Path) -> None:
+    stem: the files' name without `.safetensors`; diffusers writes `diffusion_pytorch_model`.
+    """
+
+    def __init__(self, folder: Path, *, stem: str = "model") -> None:
         self.place = str(folder)
         self._folder = folder
         self._files: dict[str, Path] = {}
         self.shapes: dict[str, Shape] = {}
-        for path in _shard_paths(folder):
+        for path in _shard_paths(folder, stem):
             self._open_shard(path)
 
     def _open_shard(self, path: Path) -> None:
@@ -88,12 +91,12 @@ class Tensors:
         return self._tensors[name]
 
 
-def _shard_paths(folder: Path) -> list[Path]:
-    single, index = folder / "model.safetensors", folder / "model.safetensors.index.json"
+def _shard_paths(folder: Path, stem: str) -> list[Path]:
+    single, index = folder / f"{stem}.safetensors", folder / f"{stem}.safetensors.index.json"
     if single.is_file():
         return [single]
     if not index.is_file():
-        raise CheckpointError(f"{folder}: neither model.safetensors nor model.safetensors.index.json is there")
+        raise CheckpointError(f"{folder}: neither {single.name} nor {index.name} is there")
     if index.stat().st_size > INDEX_BYTES_LIMIT:
         raise CheckpointError(f"{index}: larger than {INDEX_BYTES_LIMIT} bytes; this is no index")
     try:

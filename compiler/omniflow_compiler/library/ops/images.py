@@ -1,0 +1,22 @@
+"""Ops that prepare what picture and video models read."""
+
+from __future__ import annotations
+
+from omniflow_compiler.library.signature import Attribute, OpSignature, Port, Ports
+
+SIGNATURES = (
+    OpSignature(
+        name="tokenize_fixed", needs="tokenizer",
+        ports=Ports(
+            inputs=(Port(name="text", type="text"),),
+            outputs=(
+                Port(name="tokens", type="tokens[P] < vocabulary"),
+                Port(name="mask", type="i64[P]", doc="1 for text, 0 for padding."),
+            ),
+        ),
+        attributes=(
+            Attribute(name="length", type="int", default=0, minimum=0, maximum=1 << 20, doc="Tokens, special ones included; 0 is the tokenizer's own most."),
+        ),
+        doc="Tokenizes plain text to a fixed number of tokens: longer text is cut, shorter text padded.",
+    ),
+)  # fmt: skip
