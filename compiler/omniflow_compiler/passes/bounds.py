@@ -20,6 +20,8 @@ from omniflow_compiler.source import Span
 from omniflow_compiler.spec import Attribute, LoopSpec
 from omniflow_compiler.suggest import did_you_mean
 
+MAX_TOKENS = 1 << 31
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
@@ -161,12 +163,14 @@ def _most(bound: _Bound, ports: Mapping[str, str], most: Mapping[str, int], repo
     except ExpressionError as error:
         report.add(codes.BAD_EXPRESSION, span, f"`{text}` has no value: {error}")
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         report.add(codes.BAD_EXPRESSION, span, f"`{text}` is no number of tokens")
         return None
-    if value < 1:
+    if value < 1 or value > MAX_TOKENS:
         help = [f"with {', '.join(f'`{name}` at most {values[name]}' for name in sorted(values))}"] if values else []
-        message = f"`{text}` allows {value:g} tokens, loop `{bound.spec.name.text}` would never decode one"
+        message = (
+            f"`{text}` allows {value:g} tokens, loop `{bound.spec.name.text}` needs 1 at least, {MAX_TOKENS} at most"
+        )
         report.add(codes.BAD_EXPRESSION, span, message, help=help)
         return None
     return math.ceil(value)

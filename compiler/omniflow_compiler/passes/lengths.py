@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from omniflow_compiler.graph import Node, ProgramGraph
+from omniflow_compiler.graph import Edge, Node, ProgramGraph
 from omniflow_compiler.library.signature import Port
 from omniflow_compiler.passes.types import Types
 from omniflow_compiler.types import ANY, DTYPE_BYTES, Axis, Size, Type
@@ -71,7 +71,7 @@ def measure(graph: ProgramGraph, types: Types, order: Iterable[str], bounds: Map
     for name in order:
         node = graph.nodes[name]
         for symbol, port, axis in _introduced(node, types):
-            lengths.known[symbol] = _length(node, port, axis, symbol, lengths, bounds)
+            lengths.known[symbol] = _length(node, port, axis, symbol, graph, lengths, bounds)
     return lengths
 
 
@@ -86,15 +86,20 @@ def _introduced(node: Node, types: Types) -> Iterator[tuple[str, Port, Axis]]:
                     yield symbol, port, axis
 
 
-def _length(node: Node, port: Port, axis: Axis, symbol: str, lengths: Lengths, bounds: Mapping[str, int]) -> Length:
+def _length(
+    node: Node, port: Port, axis: Axis, symbol: str, graph: ProgramGraph, lengths: Lengths, bounds: Mapping[str, int]
+) -> Length:
     if node.id in bounds and symbol == f"{node.id}.T":
         return Length(Fraction(bounds[node.id]), True)
+    made_of = {entry.name for entry in node.inputs.values() if _alike(entry, port)} if node.op is not None else set()
     arriving = [
-        _leading(node, entry.name, axis.items, lengths) for entry in node.inputs.values() if _alike(entry, port)
+        _leading(edge, axis.items, graph, lengths)
+        for edge in graph.incoming[node.id]
+        if edge.spec.target.port in made_of and not edge.is_back
     ]
     known = [length for length in arriving if length is not None]
-    if known and node.op is not None:
-        total = sum((length.elements for length in known), Fraction(0)) if len(known) > 1 else known[0].elements
+    if known:
+        total = sum((length.elements for length in known), Fraction(0))
         return Length(total, all(length.is_bound for length in known))
     return Length(Fraction(DEFAULT_ITEMS if axis.items else DEFAULT_LENGTH), False)
 
@@ -105,13 +110,15 @@ def _alike(entry: Port, port: Port) -> bool:
     return base.startswith(ANY) and entry.pattern.base == base
 
 
-def _leading(node: Node, port: str, items: bool, lengths: Lengths) -> Length | None:
-    """How many items, or elements over all items, arrive at a port."""
-    type = lengths.types.inputs.get((node.id, port))
-    if type is None or not type.axes:
+def _leading(edge: Edge, items: bool, graph: ProgramGraph, lengths: Lengths) -> Length | None:
+    """How many items, or elements over all items, an edge brings."""
+    if edge.source_node is None:
+        type = graph.inputs[edge.spec.source.port]
+    else:
+        type = lengths.types.outputs[edge.source_node, edge.spec.source.port]
+    sizes = [axis.size for axis in type.axes[: 1 if items or not type.is_items else 2]]
+    if not sizes:
         return None
-    count = 1 if items or not type.is_items else 2
-    sizes = [axis.size for axis in type.axes[:count]]
     product = Fraction(1)
     for size in sizes:
         product *= max(Fraction(1), size.evaluate(lengths.of))
