@@ -49,7 +49,7 @@ def compile_texts(folder: Path, card: str = CARD, program: str = PROGRAM, **opti
 
 
 def random_program(seed: int) -> str:
-    """A sound program: token ops and language models in any order, values and streams, one to three outputs."""
+    """A sound program: token ops and language models in any order, values and streams, nothing unread."""
     pick = random.Random(seed)
     nodes = {"tokenize": "{op: chat_tokenize, with: tokenizer}"}
     edges = ["prompt -> tokenize.messages"]
@@ -74,8 +74,9 @@ def random_program(seed: int) -> str:
         ports.append(f"{name}.{port}")
         if kind == "concat":
             whole.add(f"{name}.{port}")
+    read = {edge.split()[0] for edge in edges}
     outputs = []
-    for number, port in enumerate(pick.sample(ports, min(len(ports), pick.randint(1, 3)))):
+    for number, port in enumerate(port for port in ports if port not in read or pick.random() < 0.2):
         nodes[f"text{number}"] = "{op: detokenize, with: tokenizer}"
         edges.append(f"{port} -> text{number}.tokens")
         outputs.append(f"out{number}: text{number}.text")
