@@ -83,7 +83,7 @@ def grid_positions(call: Call) -> Iterator[Emit]:
     without its tokens, or the other way round.
     """
     marked, merge = _marked(call).tolist(), int(call.params["merge"])
-    grids: Sequence[Any] = call.values["grids"]
+    grids: Sequence[Any] = call.values.get("grids", ())
     parts: list[Tensor] = []
     place, free, grid_index = 0, 0, 0
     while place < len(marked):

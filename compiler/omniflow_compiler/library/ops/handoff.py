@@ -65,7 +65,7 @@ SIGNATURES = (
     OpSignature(
         name="grid_positions",
         ports=_ports(
-            (Port(name="tokens", type="tokens[P]"), Port(name="grids", type="i64[N*, 3]", doc="Frames, rows and columns of patches of each picture, in order.")),
+            (Port(name="tokens", type="tokens[P]"), Port(name="grids", type="i64[N*, 3]", required=False, doc="Frames, rows and columns of patches of each picture, in order.")),
             (Port(name="positions", type="i64[P, 3]", doc="In time, row and column."),),
         ),
         attributes=(
