@@ -6,6 +6,7 @@ Exit codes: 0 fine, 1 faults in a spec or a failed run, 2 a bad command line, 3 
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -36,21 +37,27 @@ Plugins = Annotated[
     list[Path] | None,
     typer.Option("--plugin", metavar="FILE", help="Python file that adds experts; you decide what runs."),
 ]
+Format = Annotated[str, typer.Option(help="How findings are written: text, json, sarif or github.")]
+Deny = Annotated[list[str] | None, typer.Option(metavar="CODE", help="`warnings`, or a lint, to make an error.")]
 
 
 @app.command()
 def check(
     specs: Annotated[list[str], typer.Argument(help="Spec files or names of the catalogue.")],
+    outputs: Outputs = None,
     settings: Settings = None,
+    budgets: Budgets = None,
     devices: Devices = None,
     config: Config = None,
     plugins: Plugins = None,
-    format: Annotated[str, typer.Option(help="text, json, sarif or github.")] = "text",
+    format: Format = "text",
+    deny: Deny = None,
 ) -> None:
     """Check specs without loading anything."""
     from omniflow.commands.check import check_specs
 
-    selections = [_select(spec, None, settings, None, devices, config, plugins) for spec in specs]
+    selected = [_select(spec, outputs, settings, budgets, devices, config, plugins) for spec in specs]
+    selections = [replace(selection, deny=deny or ()) for selection in selected]
     raise typer.Exit(check_specs(selections, format=format))
 
 
@@ -72,12 +79,15 @@ def compile(
         str | None,
         typer.Option(metavar="PASS", help="Print the graph after resolve, build, types, streams, prune or plan."),
     ] = None,
+    format: Format = "text",
+    deny: Deny = None,
 ) -> None:
     """Compile a program to its schedule."""
     from omniflow.commands.compile import compile_spec
 
-    selection = _select(spec, outputs, settings, budgets, devices, config, plugins)
-    raise typer.Exit(compile_spec(selection, output=output, explain=explain, dump_after=dump_after))
+    selection = replace(_select(spec, outputs, settings, budgets, devices, config, plugins), deny=deny or ())
+    code = compile_spec(selection, output=output, explain=explain, dump_after=dump_after, format=format)
+    raise typer.Exit(code)
 
 
 @app.command()
@@ -207,6 +217,17 @@ def fmt(
     from omniflow.commands.fmt import format_files
 
     raise typer.Exit(format_files(paths, check=check))
+
+
+@app.command()
+def schema(
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="card, program, graph, workflow or config.")],
+    plugins: Plugins = None,
+) -> None:
+    """Print the JSON Schema of a kind of spec, complete with ops, loops and experts, for editors."""
+    from omniflow.commands.schema import print_schema
+
+    raise typer.Exit(print_schema(kind, plugins or []))
 
 
 @app.command()

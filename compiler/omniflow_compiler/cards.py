@@ -9,6 +9,7 @@ from omniflow_compiler import codes
 from omniflow_compiler.diagnostics import Report
 from omniflow_compiler.load import Mapping, Scalar, read_document
 from omniflow_compiler.parse import kind_of
+from omniflow_compiler.reads import note_file, note_folder
 from omniflow_compiler.source import SourceSet
 from omniflow_compiler.spec import CardSpec, Name
 from omniflow_compiler.suggest import did_you_mean
@@ -40,6 +41,7 @@ def _by_path(program: Path, name: Name, sources: SourceSet, report: Report) -> t
         help = [f"cards are named by a relative path inside `{sources.root.name}`"]
         report.add(codes.UNKNOWN_CARD, name.span, f"card `{name.text}` is outside the project", help=help)
         return None
+    note_file(program.parent / name.text)
     if not path.is_file():
         report.add(
             codes.UNKNOWN_CARD, name.span, f"there is no file `{name.text}`", help=["the path is relative to this file"]
@@ -71,6 +73,7 @@ def sibling_programs(card_path: Path, card: CardSpec, besides: Path) -> Iterator
 
 
 def _files(folder: Path, kind: str) -> list[Path]:
+    note_folder(folder)
     names = sorted({*folder.glob(f"{kind}.y*ml"), *folder.glob(f"*.{kind}.y*ml")})
     return [path for path in names if path.suffix in (".yaml", ".yml")][:MAX_SIBLINGS]
 

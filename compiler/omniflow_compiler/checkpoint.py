@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from omniflow_compiler.library.signature import FromConfig
+from omniflow_compiler.reads import note_file
 
 MAX_CONFIG_BYTES = 4 * 1024 * 1024
 
@@ -27,7 +28,10 @@ def read_config(folder: str, file: str = "config.json") -> dict[str, Any]:
 
 def read_part(folder: str | None, file: str) -> dict[str, Any]:
     """A JSON file of a checkpoint's folder; nothing while the card does not say which folder."""
-    return read_config(folder, file) if folder and not folder.startswith("$") else {}
+    if not folder or folder.startswith("$"):
+        return {}
+    note_file(Path(folder) / file)
+    return read_config(folder, file)
 
 
 def read_size(size: int | FromConfig, folder: str | None) -> int | None:

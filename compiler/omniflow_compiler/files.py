@@ -9,6 +9,7 @@ from omniflow_compiler import codes
 from omniflow_compiler.diagnostics import Label, Report
 from omniflow_compiler.load import Mapping, read_document
 from omniflow_compiler.parse import kind_of
+from omniflow_compiler.reads import note_file
 from omniflow_compiler.source import SourceSet
 from omniflow_compiler.spec import Name
 
@@ -36,6 +37,7 @@ def open_spec(
         help = [f"files are named by a relative path inside `{sources.root.name}`"]
         report.add(codes.OUTSIDE, name.span, f"`{name.text}` is outside the project", help=help)
         return None
+    note_file(here.parent / name.text)
     if not path.is_file():
         report.add(
             codes.UNREADABLE, name.span, f"there is no file `{name.text}`", help=["the path is relative to this file"]

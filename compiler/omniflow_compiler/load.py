@@ -18,7 +18,8 @@ import yaml
 from omniflow_compiler import codes
 from omniflow_compiler.diagnostics import Label, Report
 from omniflow_compiler.levels import Suppression, suppressions
-from omniflow_compiler.source import MAX_FILE_BYTES, Source, SourceSet, Span
+from omniflow_compiler.reads import MAX_FILE_BYTES, note_file
+from omniflow_compiler.source import Source, SourceSet, Span
 from omniflow_compiler.suggest import did_you_mean
 
 MAX_DEPTH = 64
@@ -100,12 +101,15 @@ def read_source(path: Path, sources: SourceSet, report: Report) -> Source | None
     """The file's text, bounded in size; None with the reason in the report."""
     here = Span(sources.name_of(path), 1, 1, 1, 1)
     try:
-        size = path.stat().st_size
-        if size > MAX_FILE_BYTES:
-            report.add(codes.TOO_LARGE, here, f"file has {size} bytes, the limit is {MAX_FILE_BYTES}")
+        with path.open("rb") as file:
+            content = file.read(MAX_FILE_BYTES + 1)
+        note_file(path, content)
+        if len(content) > MAX_FILE_BYTES:
+            report.add(codes.TOO_LARGE, here, f"file is larger than {MAX_FILE_BYTES} bytes")
             return None
-        text = path.read_bytes().decode("utf-8-sig")
+        text = content.decode("utf-8-sig")
     except OSError as error:
+        note_file(path)
         report.add(codes.UNREADABLE, here, f"cannot read `{here.file}`: {(error.strerror or 'error').lower()}")
         return None
     except UnicodeDecodeError as error:
@@ -117,7 +121,7 @@ def read_source(path: Path, sources: SourceSet, report: Report) -> Source | None
 def read_text(source: Source, report: Report) -> Tree | None:
     """Composes and converts a source's text; None with the reason in the report."""
     try:
-        with _no_collection():
+        with without_collection():
             node = yaml.compose(source.text, Loader=_Loader)
             if node is None:
                 report.add(codes.SYNTAX, Span(source.name, 1, 1, 1, 1), "file is empty")
@@ -191,8 +195,8 @@ def _mark_span(name: str, mark: yaml.Mark | None) -> Span:
 
 
 @contextmanager
-def _no_collection() -> Iterator[None]:
-    """Collecting garbage while millions of nodes are made costs more than parsing them."""
+def without_collection() -> Iterator[None]:
+    """Collecting garbage while millions of objects are made, none of which is garbage, costs more than making them."""
     was_on = gc.isenabled()
     gc.disable()
     try:

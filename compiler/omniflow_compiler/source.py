@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-MAX_FILE_BYTES = 64 * 1024 * 1024
-
 
 class Span(NamedTuple):
     """A range in a file as the user named it; lines and columns are 1-based, the end is exclusive."""
@@ -57,6 +55,14 @@ class SourceSet:
             if resolved.is_relative_to(base):
                 return resolved.relative_to(base).as_posix()
         return f"{resolved.parent.name}/{resolved.name}"
+
+    def uri(self, name: str) -> str:
+        """A file's name as a URI: relative where it lies in the working folder, else absolute."""
+        from urllib.parse import quote  # 8 ms that only some formats need
+
+        path = self.sources[name].path
+        here = Path.cwd()
+        return quote(path.relative_to(here).as_posix()) if path.is_relative_to(here) else path.as_uri()
 
     def inclusions(self, name: str) -> list[Span]:
         """The places that led to a file, nearest first; none for the file that was named on the command line."""

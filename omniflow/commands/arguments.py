@@ -43,3 +43,24 @@ def parse_budgets(written: Sequence[str]) -> dict[str, int]:
             raise BadArgument(f"--budget {device}={text}: not a size; write e.g. cpu=2GiB")
         budgets[device] = size
     return budgets
+
+
+def parse_format(written: str) -> str:
+    """A form in which findings are written. Errors: BadArgument."""
+    from omniflow_compiler.formats import FORMATS
+
+    if written not in FORMATS:
+        raise BadArgument(f"--format {written}: known formats are {', '.join(FORMATS)}")
+    return written
+
+
+def parse_deny(written: Sequence[str]) -> Sequence[str]:
+    """What `--deny` names: codes of lints, or all warnings. Errors: BadArgument."""
+    from omniflow_compiler.codes import CODES
+    from omniflow_compiler.levels import WARNINGS
+
+    lints = [code.id for code in CODES.values() if code.lint]
+    for name in written:
+        if name != WARNINGS and name not in lints:
+            raise BadArgument(f"--deny takes `{WARNINGS}` or the code of a lint ({', '.join(lints)}), got `{name}`")
+    return written

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from omniflow.commands.arguments import BadArgument
+from omniflow.commands.arguments import BadArgument, parse_format
 from omniflow.commands.selection import Selection
 
 if TYPE_CHECKING:
@@ -14,7 +14,12 @@ if TYPE_CHECKING:
 
 
 def compile_spec(
-    selection: Selection, *, output: Path | None, explain: str | None = None, dump_after: str | None = None
+    selection: Selection,
+    *,
+    output: Path | None,
+    explain: str | None = None,
+    dump_after: str | None = None,
+    format: str = "text",
 ) -> int:
     """Writes the schedule and, beside it, the map of places; `-` prints the schedule alone.
 
@@ -29,7 +34,7 @@ def compile_spec(
         from omniflow.commands.why import check_format
 
         check_format(explain, "--explain")
-    schedule = schedule_of(selection)
+    schedule = schedule_of(selection, parse_format(format))
     if schedule is None:
         return 1
     if explain is not None:
@@ -59,16 +64,19 @@ def write_schedule(schedule: Schedule, path: Path) -> int:
     return 0
 
 
-def schedule_of(selection: Selection) -> Schedule | None:
-    """The schedule of a spec, a schedule file or a catalogue name; None after its faults were printed."""
+def schedule_of(selection: Selection, format: str = "text") -> Schedule | None:
+    """The schedule of a spec, a schedule file or a catalogue name; None after its faults were printed.
+
+    Findings go to standard error, in the form that `format` names.
+    """
     path = selection.path
     if path.suffix == ".json":
         return _read(path, selection)
+    from omniflow_compiler.formats import FORMATS
     from omniflow_compiler.pipeline import compile_file
-    from omniflow_compiler.render import render_report
 
     compilation = compile_file(path, selection.options())
-    sys.stderr.write(render_report(compilation.report, compilation.sources))
+    sys.stderr.write(FORMATS[format]([(compilation.report, compilation.sources)]))
     if compilation.schedule is None and not compilation.report.num_errors:
         raise BadArgument(f"`{selection.spec}` is a {compilation.kind}; name a program of it")
     return compilation.schedule

@@ -91,7 +91,8 @@ def _text(name: str, path: Path, text: str, report: Report) -> str | None:
 
 def _filter(check: bool) -> int:
     from omniflow_compiler.diagnostics import Report
-    from omniflow_compiler.source import MAX_FILE_BYTES, SourceSet
+    from omniflow_compiler.reads import MAX_FILE_BYTES
+    from omniflow_compiler.source import SourceSet
 
     text = sys.stdin.read(MAX_FILE_BYTES)
     report, sources = Report(), SourceSet(Path.cwd())

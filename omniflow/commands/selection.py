@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from omniflow.catalog import find_spec
-from omniflow.commands.arguments import parse_budgets, parse_names, parse_pairs
+from omniflow.commands.arguments import parse_budgets, parse_deny, parse_names, parse_pairs
 
 if TYPE_CHECKING:
     from omniflow_compiler.pipeline import Options
@@ -25,6 +25,7 @@ class Selection:
     devices: Sequence[str] = ()
     config: Path | None = None
     plugins: Sequence[Path] = ()
+    deny: Sequence[str] = ()
 
     @property
     def path(self) -> Path:
@@ -48,6 +49,7 @@ class Selection:
             devices=_devices(self.devices),
             budgets=parse_budgets(self.budgets),
             config=self.config,
+            deny=parse_deny(self.deny),
             library=BUILT_IN.with_experts(load_plugins(self.plugins)),
         )
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from omniflow.folders import cache_root
 from omniflow.weights import bart, hibari, smollm2
 from omniflow.weights.errors import WeightsUnusable
 from omniflow.weights.files import locked
@@ -40,15 +41,6 @@ RECIPES: Mapping[str, Recipe] = {
     HIBARI.component: Recipe(source=HIBARI, convert=hibari.convert, format=1),
     BART_G2P.component: Recipe(source=BART_G2P, convert=bart.convert, format=1),
 }
-
-
-def cache_root() -> Path:
-    """`$OMNIFLOW_CACHE`, else `$XDG_CACHE_HOME/omniflow`, else `~/.cache/omniflow`."""
-    if chosen := os.environ.get("OMNIFLOW_CACHE"):
-        return Path(chosen).expanduser().absolute()
-    if shared := os.environ.get("XDG_CACHE_HOME"):
-        return Path(shared).expanduser().absolute() / "omniflow"
-    return Path.home() / ".cache" / "omniflow"
 
 
 def prepare(name: str) -> Path:

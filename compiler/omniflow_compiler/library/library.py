@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import entry_points
 
 from omniflow_compiler.library.experts import EXPERTS
 from omniflow_compiler.library.loops import LOOPS
@@ -27,6 +26,10 @@ class Library:
         """The expert of that name; installed packages are asked only for names that are not built in."""
         return self.experts.get(use) or _installed().get(use)
 
+    def every_expert(self) -> Mapping[str, ExpertSignature]:
+        """All experts by name, those of installed packages too."""
+        return {**_installed(), **self.experts}
+
     def with_experts(self, experts: Iterable[ExpertSignature]) -> Library:
         """This library and the experts of a plugin file."""
         added = {signature.use: signature for signature in experts}
@@ -36,9 +39,16 @@ class Library:
 BUILT_IN = Library(ops=OPS, loops=LOOPS, experts=EXPERTS)
 
 
+def has_asked_packages() -> bool:
+    """Whether a name was looked for among what installed packages announce, in this process."""
+    return _installed.cache_info().currsize > 0
+
+
 @cache
 def _installed() -> Mapping[str, ExpertSignature]:
     """Signatures that installed packages announce; an entry point names a sequence of them."""
+    from importlib.metadata import entry_points  # 20 ms that few specs need
+
     found: dict[str, ExpertSignature] = {}
     for entry in entry_points(group=ENTRY_POINTS):
         for signature in entry.load():

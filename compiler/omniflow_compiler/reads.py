@@ -1,0 +1,83 @@
+"""Records what a compilation looks at, so that its result can be kept for as long as nothing of that changes.
+
+Only the standard library is imported here: the answer to an unchanged `omniflow check` comes from this module alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+
+
+class Reads:
+    """What was looked at.
+
+    `files` have, by path, where the path led and a digest of what was read (None when nothing could be); `folders` a
+    digest of the names in them.
+    """
+
+    __slots__ = ("files", "folders")
+
+    def __init__(self) -> None:
+        self.files: dict[str, tuple[str, str | None]] = {}
+        self.folders: dict[str, str | None] = {}
+
+    def still_hold(self) -> bool:
+        """Whether everything that was looked at is as it was."""
+        return all(seen == _seen(path) for path, seen in self.files.items()) and all(
+            names == names_digest(path) for path, names in self.folders.items()
+        )
+
+
+MAX_FILE_BYTES = 64 * 1024 * 1024
+_CURRENT: ContextVar[Reads | None] = ContextVar("reads", default=None)
+
+
+@contextmanager
+def recording() -> Iterator[Reads]:
+    """Records what is looked at while it is open."""
+    reads = Reads()
+    token = _CURRENT.set(reads)
+    try:
+        yield reads
+    finally:
+        _CURRENT.reset(token)
+
+
+def note_file(path: Path, content: bytes | None = None) -> None:
+    """Records a file that was read; without the content, what the file holds now."""
+    reads = _CURRENT.get()
+    if reads is not None:
+        name = str(path.absolute())
+        seen = _seen(name) if content is None else (str(path.resolve()), hashlib.sha256(content).hexdigest())
+        reads.files.setdefault(name, seen)
+
+
+def note_folder(path: Path) -> None:
+    """Records a folder whose names were searched."""
+    reads = _CURRENT.get()
+    if reads is not None:
+        name = str(path.absolute())
+        reads.folders.setdefault(name, names_digest(name))
+
+
+def _seen(path: str) -> tuple[str, str | None]:
+    real = Path(path).resolve()
+    try:
+        if not real.is_file() or real.stat().st_size > MAX_FILE_BYTES:
+            return str(real), None
+        return str(real), hashlib.sha256(real.read_bytes()).hexdigest()
+    except OSError:
+        return str(real), None
+
+
+def names_digest(path: str) -> str | None:
+    """A digest of the names in a folder; None when it cannot be read."""
+    try:
+        names = sorted(entry.name for entry in Path(path).iterdir())
+    except OSError:
+        return None
+    return hashlib.sha256("\0".join(names).encode(errors="surrogateescape")).hexdigest()
