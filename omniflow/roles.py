@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -91,10 +91,23 @@ class Embedder(Protocol):
     """What an autoregressive expert adds when its input can be built outside, from ids and from rows with names."""
 
     def embed(self, ids: Tensor) -> Tensor:
-        """Input embeddings [n, D] of int64 [n]."""
+        """Input embeddings [n, D] of int64 [n]; with an inner loop also of frames [n, codes]."""
+
+
+@runtime_checkable
+class NamesRows(Embedder, Protocol):
+    """An embedder with rows that the checkpoint gives a meaning."""
 
     def named_row(self, name: str) -> Tensor:
-        """A row [1, D] of the input space that the checkpoint gives a meaning, e.g. `text_pad`. Errors: KeyError."""
+        """A row [1, D] of the input space, e.g. `text_pad`. Errors: KeyError."""
+
+
+@runtime_checkable
+class Projector(Protocol):
+    """What an expert adds when it can take rows of another one's space into its own."""
+
+    def project(self, rows: Tensor, name: str) -> Tensor:
+        """[n, D] of [n, outer] by the projection of that name. Errors: KeyError."""
 
 
 @runtime_checkable
@@ -191,6 +204,13 @@ class Sequential(Protocol):
 
     def sequence_length(self, latents: Latents) -> int:
         """How many positions its transformer sees of a latent."""
+
+
+@runtime_checkable
+class AnyLength(Protocol):
+    """What a denoiser adds when latents of different lengths may be rows of one call."""
+
+    any_length: bool
 
 
 @runtime_checkable

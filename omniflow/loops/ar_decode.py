@@ -13,12 +13,14 @@ from omniflow.loops.base import BadResult, Done, Emit, Loop, Start, Stream, Unit
 from omniflow.loops.sampling import PLAIN, Choice, Sampling, choose, read_sampling
 from omniflow.pool import Pool
 from omniflow.rng import Source
-from omniflow.roles import Autoregressor, Embedder, Primed, SequenceState, StepResult, TokenRows
+from omniflow.roles import Autoregressor, Embedder, NamesRows, Primed, SequenceState, StepResult, TokenRows
 from omniflow_compiler.schedule import Node
 
 PREFILL, TOKEN = "ar_prefill", "ar_token"
 POOL = "cache"  # what a sequence waits for while its expert has no room
 PROMPT_PORTS = frozenset({"prompt", "prompt_embeds", "forced"})
+OTHER_PORTS = frozenset({"tokens", "embeds", "logprobs", "codes"})  # ports out that need no hidden states
+PROMPT = "prompt_"  # what hidden states of the prompt are named with
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -93,7 +95,8 @@ class ARDecode(Loop[Decoding]):
     expert's own conditions. With `prompt_embeds`, `prompt` is what the repetition penalty counts as seen. Ports out:
     `tokens` without the stop token, `hidden` and `embeds` (the final hidden state and the input embedding of every
     emitted token; without `feed_last` not of one that reached the bound), `prompt_hidden` (final hidden states of the
-    prompt), `logprobs` (of the emitted tokens under the expert's logits).
+    prompt), the expert's taps by their names, with `prompt_` those of the prompt, `logprobs` (of the emitted tokens
+    under the expert's logits).
     """
 
     streams = frozenset({"condition"})
@@ -114,7 +117,7 @@ class ARDecode(Loop[Decoding]):
         name = str(when_empty["hold"])
         if name == "last":
             return name
-        if not isinstance(self.expert, Embedder):
+        if not isinstance(self.expert, NamesRows):
             raise ValueError(f"its expert has no named rows, so it cannot hold {name!r}")
         return self.expert.named_row(name)
 
@@ -133,10 +136,10 @@ class ARDecode(Loop[Decoding]):
             prompt_ids=tuple(ids.tolist()) if ids is not None else (),
             max_tokens=sampling.max_tokens,
             bound=start.bound,
-            wants_hidden="hidden" in start.wanted,
+            wants_hidden=any(not port.startswith(PROMPT) for port in start.wanted - OTHER_PORTS),
             wants_embeds="embeds" in start.wanted,
             wants_logprobs=start.rollout or "logprobs" in start.wanted,
-            wants_prompt="prompt_hidden" in start.wanted,
+            wants_prompt=any(port.startswith(PROMPT) for port in start.wanted - OTHER_PORTS),
             feeds_last=bool(start.params.get("feed_last", True)),
         )
 
@@ -199,13 +202,13 @@ class ARDecode(Loop[Decoding]):
     def advance(self, state: Decoding, result: Step) -> list[Emit]:
         """A token leaves when it is chosen; its hidden state and embedding when it has been fed."""
         emits: list[Emit] = []
-        if state.num_fed >= len(state.prompt):
-            if result.out.hidden is not None:
-                emits.append(Emit("hidden", result.out.hidden))
-            if result.out.embeds is not None:
-                emits.append(Emit("embeds", result.out.embeds))
-        elif state.wants_prompt and result.out.hidden is not None:
-            emits.append(Emit("prompt_hidden", result.out.hidden))
+        prefix = "" if state.num_fed >= len(state.prompt) else PROMPT
+        if result.out.hidden is not None:
+            emits.append(Emit(f"{prefix}hidden", result.out.hidden))
+        for name, tap in (result.out.taps or {}).items():
+            emits.append(Emit(f"{prefix}{name}", tap))
+        if result.out.embeds is not None and not prefix:
+            emits.append(Emit("embeds", result.out.embeds))
         state.num_fed += result.fed
         if result.token is not None:
             self._take(state, result, result.token, emits)

@@ -26,6 +26,7 @@ class Sampling:
     top_p: float = 1.0
     repetition_penalty: float = 1.0
     suppress: tuple[int, ...] = ()
+    suppress_from: int = 0
     stop: frozenset[int] = frozenset()
     stop_frame: frozenset[int] = frozenset()
     min_tokens: int = 0
@@ -34,7 +35,8 @@ class Sampling:
     @property
     def is_plain(self) -> bool:
         """Greedy over the logits as they are."""
-        return self.temperature == 0.0 and self.repetition_penalty == 1.0 and not self.suppress and not self.min_tokens
+        changes = self.suppress or self.suppress_from or self.min_tokens
+        return self.temperature == 0.0 and self.repetition_penalty == 1.0 and not changes
 
 
 def read_sampling(params: Mapping[str, Any]) -> Sampling:
@@ -45,6 +47,7 @@ def read_sampling(params: Mapping[str, Any]) -> Sampling:
         top_p=float(params.get("top_p", 1.0)),
         repetition_penalty=float(params.get("repetition_penalty", 1.0)),
         suppress=tuple(params.get("suppress", ())),
+        suppress_from=int(params.get("suppress_from", 0)),
         stop=frozenset(params.get("stop", ())),
         stop_frame=frozenset(params.get("stop_frame", ())),
         min_tokens=int(params.get("min_tokens", 0)),
@@ -107,6 +110,11 @@ def process(logits: Tensor, row: Choice) -> None:
         logits[row.seen] = torch.where(scores < 0, scores * factor, scores / factor)
     if sampling.suppress:
         logits[list(sampling.suppress)] = NEVER
+    if sampling.suppress_from:
+        stop = [i for i in sampling.stop if i >= sampling.suppress_from]
+        kept = logits[stop]
+        logits[sampling.suppress_from :] = NEVER
+        logits[stop] = kept
     if row.num_tokens < sampling.min_tokens and sampling.stop:
         logits[list(sampling.stop)] = NEVER
 

@@ -13,6 +13,7 @@ _SAMPLING = (
         doc="Divides (or multiplies, below zero) the logits of ids seen before.",
     ),
     Attribute(name="suppress", type="ids", default=(), doc="Ids that are never chosen."),
+    Attribute(name="suppress_from", type="int", default=0, minimum=0, doc="Ids from here on are never chosen, but for those of `stop`; 0 is off."),
 )  # fmt: skip
 
 LOOPS = {
