@@ -12,7 +12,6 @@ import torch
 
 from omniflow.errors import InputError
 
-
 DERIVED, TORCH = "derived", "torch"
 
 

@@ -21,7 +21,9 @@ TEMPLATES = ("chat_template.jinja", "chat_template.json", "tokenizer_config.json
 class HfTokenizer:
     """Role Tokenizer (omniflow.roles)."""
 
-    def __init__(self, tokenizer: Tokenizer, template: Template | None, *, stop_ids: Sequence[int], folder: Path) -> None:
+    def __init__(
+        self, tokenizer: Tokenizer, template: Template | None, *, stop_ids: Sequence[int], folder: Path
+    ) -> None:
         self._tokenizer = tokenizer
         self._template = template
         self._stop_ids = tuple(stop_ids)

@@ -170,6 +170,8 @@ class FlowTransformer(nn.Module):
     Conditions: `codes` int64 [M]; `speaker` [S], `timbre` [E] and `neutral` [E] (the timbre of no clip) of a voice.
     """
 
+    any_length = True
+
     def __init__(self, config: FlowConfig) -> None:
         super().__init__()
         self.config = config

@@ -16,7 +16,7 @@ from omniflow.loops.base import BadResult, Done, Emit, Loop, Start, Unit, Wait
 from omniflow.loops.checks import problem_of
 from omniflow.loops.noise_levels import make_times
 from omniflow.loops.solvers import Solver, make_solver
-from omniflow.roles import Denoiser, Latents, SelfGuided, Sequential
+from omniflow.roles import AnyLength, Denoiser, Latents, SelfGuided, Sequential
 from omniflow_compiler.schedule import Node
 
 CONDITION, UNCONDITIONAL = "condition", "unconditional"
@@ -106,7 +106,8 @@ class DiffusionDenoise(Loop[Denoising]):
         if state.lead.step == state.num_steps:
             return Done("end")
         shapes = tuple((tuple(solver.latent.shape), solver.latent.dtype) for solver in state.solvers.values())
-        return Unit("diffusion_step", ("diffusion", id(self.expert), shapes), state, payload=state.probe())
+        key = ("diffusion", id(self.expert), () if isinstance(self.expert, AnyLength) else shapes)
+        return Unit("diffusion_step", key, state, payload=state.probe())
 
     @torch.inference_mode()
     def execute(self, expert: Denoiser, units: Sequence[Unit]) -> list[Mapping[str, Tensor] | BadResult]:
@@ -132,7 +133,9 @@ class DiffusionDenoise(Loop[Denoising]):
         return [Emit(port, solver.latent) for port, solver in state.solvers.items()]
 
 
-def _velocities(expert: Denoiser, rows: Sequence[tuple[Mapping[str, Tensor], float, Any]]) -> list[Mapping[str, Tensor]]:
+def _velocities(
+    expert: Denoiser, rows: Sequence[tuple[Mapping[str, Tensor], float, Any]]
+) -> list[Mapping[str, Tensor]]:
     """One forward; an expert of one latent sees and gives tensors."""
     probes, times, conditions = zip(*rows, strict=True)
     ports = tuple(probes[0])

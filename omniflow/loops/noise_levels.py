@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 
 Levels = np.ndarray[Any, np.dtype[np.floating[Any]]]
 ALMOST_ONE = 1e-6  # UniPC takes logarithms of 1 - level, so its first level stays this far below 1
@@ -53,17 +54,19 @@ def make_times(params: Mapping[str, Any], *, length: int | None) -> Times:
 
 
 def even_times(steps: int, *, shift: float = 1.0, sway: float = 0.0) -> list[float]:
-    """`steps + 1` times from 0 to 1.
+    """`steps + 1` times from 0 to 1, in float32 as the originals compute them.
 
     shift: of the noise level sigma = 1 - t to shift * sigma / (1 + (shift - 1) * sigma) (Stable Diffusion 3); sway:
     t + sway * (cos(pi / 2 * t) - 1 + t) (F5-TTS).
     """
-    times = []
-    for i in range(steps + 1):
-        sigma = 1.0 - i / steps
-        t = 1.0 - shift * sigma / (1.0 + (shift - 1.0) * sigma)
-        times.append(t + sway * (math.cos(math.pi / 2 * t) - 1.0 + t))
-    return times
+    times = torch.linspace(0, 1, steps + 1)
+    if shift != 1.0:
+        sigma = 1 - times
+        times = 1 - shift * sigma / (1 + (shift - 1) * sigma)
+    if sway:
+        times = times + sway * (torch.cos(math.pi / 2 * times) - 1 + times)
+    values: list[float] = times.tolist()
+    return values
 
 
 def _table(kind: str, steps: int, params: Mapping[str, Any], length: int | None) -> Levels:

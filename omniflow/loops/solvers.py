@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -61,7 +62,10 @@ def make_solver(name: str, latent: Tensor, times: Times, *, order: int) -> Solve
 
 
 class RungeKutta:
-    """Explicit Runge-Kutta: as many velocities per step as the tableau has stages."""
+    """Explicit Runge-Kutta: as many velocities per step as the tableau has stages.
+
+    Times are float32 as in the originals: denoisers multiply them by a thousand, so their last bit can be seen.
+    """
 
     __slots__ = ("latent", "stages", "step", "tableau", "times")
 
@@ -75,12 +79,15 @@ class RungeKutta:
     @property
     def span(self) -> float:
         """The time that this step covers."""
-        return self.times.at[self.step + 1] - self.times.at[self.step]
+        return float(np.float32(self.times.at[self.step + 1] - self.times.at[self.step]))
 
     @property
     def time(self) -> float:
-        """The step's own time for its first stage."""
-        return self.times.told[self.step] + self.tableau.c[len(self.stages)] * self.span
+        """The step's own time for its first stage, the next one's for a stage at its end."""
+        start, share = self.times.told[self.step], self.tableau.c[len(self.stages)]
+        if share in (0.0, 1.0):
+            return start if share == 0.0 else self.times.at[self.step + 1]
+        return float(np.float32(start + float(np.float32(self.span) * np.float32(share))))
 
     def probe(self) -> Tensor:
         """The latent moved by the stages so far."""

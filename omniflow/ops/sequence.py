@@ -47,7 +47,7 @@ class Passed:
 
 
 def slice_range(call: Call) -> Iterator[Emit | Done]:
-    """`value` ~> `value`: elements `start` .. `stop` of the leading axis; stop -1 is the end. Done as soon as it can."""
+    """`value` ~> `value`: elements `start` .. `stop` of the leading axis; stop -1 is the end. Done once it has them."""
     memory: Passed = call.memory
     start, stop = int(call.params.get("start", 0)), int(call.params.get("stop", -1))
     for window in call.windows.values():
