@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 
 
 def main() -> None:
@@ -17,9 +18,20 @@ def main() -> None:
             sys.stdout.write(output)
             sys.stderr.write(errors)
             sys.exit(code)
+        if len(arguments) > 1 and not any(argument.startswith("-") for argument in arguments):
+            _check(arguments[1:])
     from omniflow.cli import main as run
 
     run()
+
+
+def _check(specs: Sequence[str]) -> None:
+    """A check without options needs no parser of the command line, which takes longer to import than the check."""
+    from omniflow.commands.check import check_specs
+    from omniflow.commands.guard import guarded
+    from omniflow.commands.selection import Selection
+
+    guarded(lambda: sys.exit(check_specs([Selection(spec=spec) for spec in specs], format="text")))
 
 
 if __name__ == "__main__":

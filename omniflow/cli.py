@@ -52,12 +52,17 @@ def check(
     plugins: Plugins = None,
     format: Format = "text",
     deny: Deny = None,
+    fix: Annotated[bool, typer.Option("--fix", help="Make the safe fixes first, in the files named.")] = False,
 ) -> None:
     """Check specs without loading anything."""
     from omniflow.commands.check import check_specs
 
     selected = [_select(spec, outputs, settings, budgets, devices, config, plugins) for spec in specs]
     selections = [replace(selection, deny=deny or ()) for selection in selected]
+    if fix:
+        from omniflow.commands.fix import fix_specs
+
+        fix_specs(selections)
     raise typer.Exit(check_specs(selections, format=format))
 
 
@@ -276,25 +281,10 @@ def _options(
 
 def main() -> None:
     """Runs the command line; no user mistake ends in a traceback, and a bug of ours says how to report it."""
-    from omniflow.catalog import UnknownSpec
-    from omniflow.commands.arguments import BadArgument
-    from omniflow.errors import PluginError
+    from omniflow.commands.guard import guarded
 
-    try:
-        app(args=["--explain=text" if argument == "--explain" else argument for argument in sys.argv[1:]])
-    except (UnknownSpec, BadArgument, PluginError) as error:
-        print(f"omniflow: {error}", file=sys.stderr)
-        sys.exit(2)
-    except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(1)
-    except KeyboardInterrupt:
-        print("omniflow: interrupted", file=sys.stderr)
-        sys.exit(130)
-    except Exception as error:  # whatever reaches this line is a bug of ours, and is reported as one
-        from omniflow.commands.bug import report_bug
-
-        sys.exit(report_bug(error, sys.argv[1:]))
+    arguments = ["--explain=text" if argument == "--explain" else argument for argument in sys.argv[1:]]
+    guarded(lambda: app(args=arguments))
 
 
 if __name__ == "__main__":

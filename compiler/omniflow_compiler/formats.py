@@ -19,7 +19,7 @@ def _text(checked: Sequence[Checked]) -> str:
 def _json(checked: Sequence[Checked]) -> str:
     from omniflow_compiler.render_json import render_json
 
-    return "".join(render_json(report) for report, _ in checked)
+    return "".join(render_json(report, sources) for report, sources in checked)
 
 
 def _sarif(checked: Sequence[Checked]) -> str:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from pathlib import Path
+from urllib.parse import quote
 
 from omniflow_compiler.codes import CODES, explanation
 from omniflow_compiler.diagnostics import Diagnostic, Edit, Report
@@ -64,10 +66,16 @@ def _locations(places: Iterable[tuple[Span, str]], sources: SourceSet) -> list[J
     found: list[Json] = []
     for span, text in places:
         if span.file in sources.sources:
-            artifact = {"uri": sources.uri(span.file)}
+            artifact = {"uri": _uri(span.file, sources)}
             location: Json = {"physicalLocation": {"artifactLocation": artifact, "region": _region(span)}}
             found.append({**location, "message": {"text": text}} if text else location)
     return found
+
+
+def _uri(name: str, sources: SourceSet) -> str:
+    """A file as a URI: relative where it lies in the working folder, else absolute."""
+    path = sources.path_of(name)
+    return Path(path).as_uri() if Path(path).is_absolute() else quote(path)
 
 
 def _region(span: Span) -> Json:
@@ -83,7 +91,7 @@ def _fix(edits: Sequence[Edit], sources: SourceSet) -> Json:
     files = sorted({edit.span.file for edit in edits if edit.span.file in sources.sources})
     changes = [
         {
-            "artifactLocation": {"uri": sources.uri(file)},
+            "artifactLocation": {"uri": _uri(file, sources)},
             "replacements": [
                 {"deletedRegion": _region(edit.span), "insertedContent": {"text": edit.text}}
                 for edit in edits

@@ -56,13 +56,13 @@ class SourceSet:
                 return resolved.relative_to(base).as_posix()
         return f"{resolved.parent.name}/{resolved.name}"
 
-    def uri(self, name: str) -> str:
-        """A file's name as a URI: relative where it lies in the working folder, else absolute."""
-        from urllib.parse import quote  # 8 ms that only some formats need
-
-        path = self.sources[name].path
+    def path_of(self, name: str) -> str:
+        """A shown name as a path that leads to the file from the working folder; other names stay as they are."""
+        source = self.sources.get(name)
+        if source is None:
+            return name
         here = Path.cwd()
-        return quote(path.relative_to(here).as_posix()) if path.is_relative_to(here) else path.as_uri()
+        return source.path.relative_to(here).as_posix() if source.path.is_relative_to(here) else str(source.path)
 
     def inclusions(self, name: str) -> list[Span]:
         """The places that led to a file, nearest first; none for the file that was named on the command line."""
