@@ -1,4 +1,4 @@
-// Grouped-query attention of one row over one extent of cached keys and values, [token][kv head][head_dim].
+// Grouped-query attention of a few rows over one extent of cached keys and values.
 #pragma once
 
 #include <algorithm>
@@ -39,29 +39,41 @@ inline void normalise(const float *x, const float *weight, float epsilon, int64_
   for (; i < size; i++) out[i] = x[i] * factor * weight[i];
 }
 
-// Turns sixteen vectors into the vector of their sums: four rounds that add and interleave halves.
-inline f32x16 sums(const f32x16 *v) {
-#if defined(__has_builtin)
-#if __has_builtin(__builtin_shufflevector)
-#define OMNIFLOW_FOLD(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
-  f32x16 pair[8], four[4], eight[2];
-  for (int i = 0; i < 8; i++)
-    pair[i] = OMNIFLOW_FOLD(v[2 * i], v[2 * i + 1], 0, 16, 2, 18, 4, 20, 6, 22, 8, 24, 10, 26, 12, 28, 14, 30) +
-              OMNIFLOW_FOLD(v[2 * i], v[2 * i + 1], 1, 17, 3, 19, 5, 21, 7, 23, 9, 25, 11, 27, 13, 29, 15, 31);
-  for (int i = 0; i < 4; i++)
-    four[i] = OMNIFLOW_FOLD(pair[2 * i], pair[2 * i + 1], 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29) +
-              OMNIFLOW_FOLD(pair[2 * i], pair[2 * i + 1], 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31);
-  for (int i = 0; i < 2; i++)
-    eight[i] = OMNIFLOW_FOLD(four[2 * i], four[2 * i + 1], 0, 1, 2, 3, 16, 17, 18, 19, 8, 9, 10, 11, 24, 25, 26, 27) +
-               OMNIFLOW_FOLD(four[2 * i], four[2 * i + 1], 4, 5, 6, 7, 20, 21, 22, 23, 12, 13, 14, 15, 28, 29, 30, 31);
-  return OMNIFLOW_FOLD(eight[0], eight[1], 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23) +
-         OMNIFLOW_FOLD(eight[0], eight[1], 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
-#undef OMNIFLOW_FOLD
+// Transposes a square of sixteen vectors in place: single lanes, pairs, then quarters change places.
+inline void transpose(f32x16 *v) {
+#if defined(__clang__) || __GNUC__ >= 12
+#define OMNIFLOW_MIX __builtin_shufflevector
+  f32x16 two[16], four[16];
+  for (int i = 0; i < 16; i += 2) {
+    two[i] = OMNIFLOW_MIX(v[i], v[i + 1], 0, 16, 2, 18, 4, 20, 6, 22, 8, 24, 10, 26, 12, 28, 14, 30);
+    two[i + 1] = OMNIFLOW_MIX(v[i], v[i + 1], 1, 17, 3, 19, 5, 21, 7, 23, 9, 25, 11, 27, 13, 29, 15, 31);
+  }
+  for (int i = 0; i < 16; i += 4)
+    for (int c = 0; c < 2; c++) { // four[i + c]: columns c, c + 4, c + 8, c + 12 of rows i .. i + 3
+      const f32x16 a = two[i + c], b = two[i + 2 + c];
+      four[i + c] = OMNIFLOW_MIX(a, b, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29);
+      four[i + c + 2] = OMNIFLOW_MIX(a, b, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31);
+    }
+  for (int c = 0; c < 4; c++) {
+    const f32x16 a = four[c], b = four[4 + c], d = four[8 + c], e = four[12 + c];
+    const f32x16 ab = OMNIFLOW_MIX(a, b, 0, 1, 2, 3, 16, 17, 18, 19, 8, 9, 10, 11, 24, 25, 26, 27);
+    const f32x16 de = OMNIFLOW_MIX(d, e, 0, 1, 2, 3, 16, 17, 18, 19, 8, 9, 10, 11, 24, 25, 26, 27);
+    const f32x16 ba = OMNIFLOW_MIX(a, b, 4, 5, 6, 7, 20, 21, 22, 23, 12, 13, 14, 15, 28, 29, 30, 31);
+    const f32x16 ed = OMNIFLOW_MIX(d, e, 4, 5, 6, 7, 20, 21, 22, 23, 12, 13, 14, 15, 28, 29, 30, 31);
+    v[c] = OMNIFLOW_MIX(ab, de, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23);
+    v[c + 4] = OMNIFLOW_MIX(ba, ed, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23);
+    v[c + 8] = OMNIFLOW_MIX(ab, de, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
+    v[c + 12] = OMNIFLOW_MIX(ba, ed, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
+  }
+#undef OMNIFLOW_MIX
+#else
+  for (int i = 0; i < kLanes; i++)
+    for (int j = 0; j < i; j++) {
+      const float x = v[i][j];
+      v[i][j] = v[j][i];
+      v[j][i] = x;
+    }
 #endif
-#endif
-  f32x16 all;
-  for (int i = 0; i < kLanes; i++) all[i] = sum(v[i]);
-  return all;
 }
 
 // Softmax of `count` scores in place, without the division; returns the divisor. There is room for whole vectors.
@@ -82,115 +94,155 @@ inline float exponentiate(float *scores, int64_t count) {
 }
 
 constexpr int64_t kBlockTokens = kLanes; // tokens whose keys or values are worked on while the next ones are fetched
-constexpr int kMaxGroup = 4;             // query heads that share one reading of keys or values
+constexpr int64_t kMaxHead = 512;        // mirrored in binding.py
+constexpr int kMaxWidth = 6;             // queries that share one reading of a key or value
 
-// One row's attention for the kv heads `from .. to`: queries [heads][head_dim] and out alike, both beginning at the
-// first query head of `from`; keys and values [token][kv head][head_dim]. scores is scratch of `room` floats per query
-// head, `room` >= count rounded up to kLanes. Tokens are taken in blocks counted from the extent's start, so that a
-// token's sums are the same whatever the chunk it came in.
+// The queries of `rows` following rows of one span over the kv heads `from .. to`. Row r attends to `count` + r tokens,
+// [token][kv head][head_dim]. `queries` and `out` point at row 0, first query head of `from`. `scores` is scratch of
+// `room` floats for every query, `room` a multiple of kLanes not below the longest count.
+//
+// A score is one sum over head_dim in order with a token per lane, an output one sum over tokens in order: the bits are
+// the same whatever rows come together and whatever chunk a token came in.
+template <class Cache> struct AttentionTask {
+  const typename Cache::Element *keys, *values;
+  int64_t rows, count, kv_heads, group, head_dim, from, to;
+  const float *queries;
+  int64_t query_stride;
+  float *out;
+  int64_t out_stride;
+  float *scores;
+  int64_t room;
+};
+
 template <class Cache> class Attention {
 public:
   typedef typename Cache::Element Element;
 
-  Attention(const Element *keys, const Element *values, int64_t count, int64_t kv_heads, int64_t group,
-            int64_t head_dim, int64_t from, int64_t to, float *scores, int64_t room)
-      : keys_(keys + from * head_dim), values_(values + from * head_dim), count_(count), token_(kv_heads * head_dim),
-        group_(group), size_(head_dim), heads_(to - from), scores_(scores), room_(room) {}
+  explicit Attention(const AttentionTask<Cache> &task)
+      : t_(task), token_(task.kv_heads * task.head_dim), last_(task.count + task.rows - 1),
+        padded_((last_ + kBlockTokens - 1) / kBlockTokens * kBlockTokens), each_(task.rows * task.group) {}
 
-  void run(const float *queries, float *out) {
-    for (int64_t t = 0; t < count_; t += kBlockTokens) {
-      fetch(keys_, t + kBlockTokens);
-      for_groups([&](auto width, int64_t kv, int64_t head) { score<width.value>(queries, kv, head, t); });
+  void run() {
+    for (int64_t first = 0; first < last_; first += kBlockTokens) {
+      fetch(t_.keys, first + kBlockTokens);
+      for (int64_t kv = t_.from; kv < t_.to; kv++) {
+        turn_keys(kv, first);
+        in_runs([&](auto width, int64_t query) { score<width.value>(kv, query, first); });
+      }
     }
-    const int64_t all = heads_ * group_;
-    std::memset(out, 0, all * size_ * sizeof(float));
-    for (int64_t h = 0; h < all; h++) {
-      const float inverse = 1.0f / exponentiate(scores_ + h * room_, count_);
-      for (int64_t i = 0; i < count_; i++) scores_[h * room_ + i] *= inverse;
-    }
-    for (int64_t t = 0; t < count_; t += kBlockTokens) {
-      fetch(values_, t + kBlockTokens);
-      for_groups([&](auto width, int64_t kv, int64_t head) { mix<width.value>(out, kv, head, t); });
+    for (int64_t kv = t_.from; kv < t_.to; kv++)
+      for (int64_t query = 0; query < each_; query++) weigh(kv, query);
+    for (int64_t first = 0; first < last_; first += kBlockTokens) {
+      fetch(t_.values, first + kBlockTokens);
+      for (int64_t kv = t_.from; kv < t_.to; kv++)
+        in_runs([&](auto width, int64_t query) { mix<width.value>(kv, query, first); });
     }
   }
 
 private:
-  const Element *keys_, *values_;
-  const int64_t count_, token_, group_, size_, heads_;
-  float *scores_;
-  const int64_t room_;
+  const AttentionTask<Cache> &t_;
+  const int64_t token_, last_, padded_, each_; // each_: queries per kv head
+  f32x16 turned_[kMaxHead];                    // keys of one block and kv head: a vector of tokens per column
 
   template <int width> struct Width { static constexpr int value = width; };
 
-  // Calls `work(width, kv head, first query head)` so that all query heads are covered, a few at a time.
-  template <class Work> void for_groups(Work work) {
-    for (int64_t kv = 0; kv < heads_; kv++)
-      for (int64_t g = 0; g < group_; g += kMaxGroup) {
-        const int64_t head = kv * group_ + g;
-        switch (std::min<int64_t>(kMaxGroup, group_ - g)) {
-        case 1: work(Width<1>(), kv, head); break;
-        case 2: work(Width<2>(), kv, head); break;
-        case 3: work(Width<3>(), kv, head); break;
-        default: work(Width<4>(), kv, head); break;
-        }
+  // The queries of one kv head in runs of up to kMaxWidth.
+  template <class Work> void in_runs(Work work) {
+    for (int64_t query = 0; query < each_; query += kMaxWidth) switch (std::min<int64_t>(kMaxWidth, each_ - query)) {
+      case 1: work(Width<1>(), query); break;
+      case 2: work(Width<2>(), query); break;
+      case 3: work(Width<3>(), query); break;
+      case 4: work(Width<4>(), query); break;
+      case 5: work(Width<5>(), query); break;
+      default: work(Width<6>(), query); break;
       }
+  }
+
+  int64_t column(int64_t kv, int64_t query) const {
+    return ((kv - t_.from) * t_.group + query % t_.group) * t_.head_dim;
+  }
+  const float *query_of(int64_t kv, int64_t query) const {
+    return t_.queries + query / t_.group * t_.query_stride + column(kv, query);
+  }
+  float *out_of(int64_t kv, int64_t query) const {
+    return t_.out + query / t_.group * t_.out_stride + column(kv, query);
+  }
+  float *scores_of(int64_t kv, int64_t query) const {
+    return t_.scores + ((kv - t_.from) * each_ + query) * t_.room;
   }
 
   void fetch(const Element *from, int64_t first) {
-    const int64_t last = std::min(first + kBlockTokens, count_), bytes = heads_ * size_ * sizeof(Element);
-    for (int64_t t = first; t < last; t++)
-      for (int64_t b = 0; b < bytes; b += 64) __builtin_prefetch((const char *)(from + t * token_) + b, 0, 2);
+    const int64_t end = std::min(first + kBlockTokens, last_), bytes = (t_.to - t_.from) * t_.head_dim * sizeof(Element);
+    for (int64_t t = first; t < end; t++)
+      for (int64_t b = 0; b < bytes; b += 64)
+        __builtin_prefetch((const char *)(from + t * token_ + t_.from * t_.head_dim) + b, 0, 2);
   }
 
-  template <int width> void score(const float *queries, int64_t kv, int64_t head, int64_t first) {
-    f32x16 products[width][kBlockTokens];
-    const int64_t tokens = std::min(kBlockTokens, count_ - first), whole = size_ / kLanes * kLanes;
-    float rest[width][kBlockTokens] = {};
-    for (int64_t t = 0; t < tokens; t++) {
-      const Element *key = keys_ + (first + t) * token_ + kv * size_;
-      const float *query = queries + head * size_;
-      f32x16 acc[width] = {};
-      for (int64_t d = 0; d < whole; d += kLanes) {
-        const f32x16 k = Cache::read(key + d);
-        for (int g = 0; g < width; g++) acc[g] += load<f32x16>(query + g * size_ + d) * k;
-      }
-      for (int g = 0; g < width; g++) products[g][t] = acc[g];
-      for (int64_t d = whole; d < size_; d++)
-        for (int g = 0; g < width; g++) rest[g][t] += query[g * size_ + d] * Cache::read_one(key + d);
-    }
-    const f32x16 scale = splat(1.0f / std::sqrt((float)size_));
-    for (int g = 0; g < width; g++) {
-      for (int64_t t = tokens; t < kBlockTokens; t++) products[g][t] = splat(0.0f);
-      store(scores_ + (head + g) * room_ + first, (sums(products[g]) + load<f32x16>(rest[g])) * scale);
+  void turn_keys(int64_t kv, int64_t first) {
+    const int64_t tokens = std::min(kBlockTokens, last_ - first);
+    const Element *keys = t_.keys + first * token_ + kv * t_.head_dim;
+    for (int64_t d = 0; d < t_.head_dim; d += kLanes) {
+      f32x16 square[kLanes];
+      for (int64_t t = 0; t < kLanes; t++)
+        square[t] = t < tokens ? read_columns(keys + t * token_ + d, t_.head_dim - d) : splat(0.0f);
+      transpose(square);
+      for (int64_t i = 0; i < kLanes && d + i < t_.head_dim; i++) turned_[d + i] = square[i];
     }
   }
 
-  template <int width> void mix(float *out, int64_t kv, int64_t head, int64_t first) {
-    const int64_t tokens = std::min(kBlockTokens, count_ - first);
-    const Element *values = values_ + first * token_ + kv * size_;
-    const float *weights = scores_ + head * room_ + first;
-    float *to = out + head * size_;
+  static f32x16 read_columns(const Element *from, int64_t count) {
+    if (count >= kLanes) return Cache::read(from);
+    float part[kLanes] = {};
+    for (int64_t i = 0; i < count; i++) part[i] = Cache::read_one(from + i);
+    return load<f32x16>(part);
+  }
+
+  template <int width> void score(int64_t kv, int64_t query, int64_t first) {
+    const float *q[width];
+    for (int i = 0; i < width; i++) q[i] = query_of(kv, query + i);
+    f32x16 acc[width] = {};
+    for (int64_t d = 0; d < t_.head_dim; d++)
+      for (int i = 0; i < width; i++) acc[i] += splat(q[i][d]) * turned_[d];
+    const f32x16 scale = splat(1.0f / std::sqrt((float)t_.head_dim));
+    for (int i = 0; i < width; i++) store(scores_of(kv, query + i) + first, acc[i] * scale);
+  }
+
+  // Scores to weights that add up to one; zero for tokens that the query's row must not see. Clears the output.
+  void weigh(int64_t kv, int64_t query) {
+    float *scores = scores_of(kv, query);
+    const int64_t count = t_.count + query / t_.group;
+    const float inverse = 1.0f / exponentiate(scores, count);
+    for (int64_t i = 0; i < count; i++) scores[i] *= inverse;
+    for (int64_t i = count; i < padded_; i++) scores[i] = 0;
+    std::memset(out_of(kv, query), 0, t_.head_dim * sizeof(float));
+  }
+
+  template <int width> void mix(int64_t kv, int64_t query, int64_t first) {
+    const Element *values = t_.values + first * token_ + kv * t_.head_dim;
+    const float *weights[width];
+    float *to[width];
+    for (int i = 0; i < width; i++) weights[i] = scores_of(kv, query + i) + first, to[i] = out_of(kv, query + i);
+    const int64_t tokens = std::min(kBlockTokens, last_ - first), size = t_.head_dim;
     int64_t d = 0;
-    for (; d + 4 * kLanes <= size_; d += 4 * kLanes) columns<width, 4>(values + d, weights, tokens, to + d);
-    for (; d + kLanes <= size_; d += kLanes) columns<width, 1>(values + d, weights, tokens, to + d);
-    for (; d < size_; d++)
-      for (int g = 0; g < width; g++)
-        for (int64_t t = 0; t < tokens; t++)
-          to[g * size_ + d] += weights[g * room_ + t] * Cache::read_one(values + t * token_ + d);
+    for (; d + 4 * kLanes <= size; d += 4 * kLanes) columns<width, 4>(values + d, weights, tokens, to, d);
+    for (; d + kLanes <= size; d += kLanes) columns<width, 1>(values + d, weights, tokens, to, d);
+    for (; d < size; d++)
+      for (int i = 0; i < width; i++)
+        for (int64_t t = 0; t < tokens; t++) to[i][d] += weights[i][t] * Cache::read_one(values + t * token_ + d);
   }
 
   template <int width, int parts>
-  void columns(const Element *values, const float *weights, int64_t tokens, float *to) {
+  void columns(const Element *values, const float *const *weights, int64_t tokens, float *const *to, int64_t d) {
     f32x16 acc[width][parts];
-    for (int g = 0; g < width; g++)
-      for (int p = 0; p < parts; p++) acc[g][p] = load<f32x16>(to + g * size_ + p * kLanes);
+    for (int i = 0; i < width; i++)
+      for (int p = 0; p < parts; p++) acc[i][p] = load<f32x16>(to[i] + d + p * kLanes);
     for (int64_t t = 0; t < tokens; t++, values += token_)
       for (int p = 0; p < parts; p++) {
         const f32x16 v = Cache::read(values + p * kLanes);
-        for (int g = 0; g < width; g++) acc[g][p] += splat(weights[g * room_ + t]) * v;
+        for (int i = 0; i < width; i++) acc[i][p] += splat(weights[i][t]) * v;
       }
-    for (int g = 0; g < width; g++)
-      for (int p = 0; p < parts; p++) store(to + g * size_ + p * kLanes, acc[g][p]);
+    for (int i = 0; i < width; i++)
+      for (int p = 0; p < parts; p++) store(to[i] + d + p * kLanes, acc[i][p]);
   }
 };
 

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import logging
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from omniflow.native.build import library
 
+_LOG = logging.getLogger(__name__)
+
 MAX_ROW = 32768  # kMaxRow in step.cpp
+MAX_HEAD = 512  # kMaxHead in attention.h
 _Floats = ctypes.c_void_p
 
 
@@ -98,11 +103,15 @@ class StepOutput:
 def load_native() -> ctypes.CDLL | None:
     """The compiled step, or None where it cannot be had."""
     path = library()
-    if path is None:
-        return None
+    return None if path is None else open_library(path)
+
+
+def open_library(path: Path) -> ctypes.CDLL | None:
+    """The functions of a library that `library` built, typed; None when it cannot be loaded."""
     try:
         native = ctypes.CDLL(str(path))
-    except OSError:
+    except OSError as error:
+        _LOG.warning("the native step cannot be loaded (%s); using plain torch", error)
         return None
     native.omniflow_new.restype = ctypes.c_void_p
     native.omniflow_new.argtypes = [ctypes.POINTER(NativeShape)]
@@ -117,8 +126,9 @@ class NativeModel:
     """A dense decoder's packed weights and its step. Calls from several threads take turns."""
 
     def __init__(self, native: ctypes.CDLL, shape: NativeShape) -> None:
-        if max(shape.hidden, shape.inner, shape.heads * shape.head_dim) > MAX_ROW or shape.head_dim % 2:
-            raise ValueError(f"rows are longer than {MAX_ROW} or head_dim is odd")
+        widest = max(shape.hidden, shape.inner, shape.heads * shape.head_dim)
+        if widest > MAX_ROW or shape.head_dim > MAX_HEAD or shape.head_dim % 2:
+            raise ValueError(f"rows are longer than {MAX_ROW}, heads longer than {MAX_HEAD}, or head_dim is odd")
         self._native = native
         self._shape = shape
         self._handle = native.omniflow_new(ctypes.byref(shape))

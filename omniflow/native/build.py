@@ -10,11 +10,12 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from omniflow.weights.prepare import cache_root
+from omniflow.folders import cache_root
 
 _LOG = logging.getLogger(__name__)
 _SOURCES = ("step.cpp", "attention.h", "barrier.h", "matrix.h", "vectors.h")
-_FLAGS = ("-O3", "-march=native", "-std=c++20", "-fopenmp", "-fno-math-errno", "-fPIC", "-shared", "-w")
+ARCHITECTURE = "native"
+_FLAGS = ("-O3", "-std=c++20", "-fopenmp", "-fno-math-errno", "-fPIC", "-shared", "-w")
 _COMPILE_SECONDS = 120
 
 
@@ -41,16 +42,20 @@ def _compiler() -> str | None:
 
 def _target(compiler: str) -> bytes | None:
     """The compiler's predefined macros on this processor: its version and every instruction set it would use."""
-    command = [compiler, *_FLAGS, "-dM", "-E", "-x", "c++", os.devnull]
+    command = [compiler, *_flags(), "-dM", "-E", "-x", "c++", os.devnull]
     result = _run(command)
     return None if result is None else result.stdout
+
+
+def _flags() -> list[str]:
+    return [*_FLAGS, f"-march={ARCHITECTURE}"]
 
 
 def _key(target: bytes) -> str:
     digest = hashlib.sha256(target)
     for name in _SOURCES:
         digest.update((Path(__file__).parent / name).read_bytes())
-    digest.update(" ".join(_FLAGS).encode())
+    digest.update(" ".join(_flags()).encode())
     return digest.hexdigest()[:20]
 
 
@@ -61,7 +66,7 @@ def _compile(compiler: str, path: Path) -> bool:
         with tempfile.TemporaryDirectory(dir=path.parent, prefix="build-") as folder:
             built = Path(folder) / "step.so"
             source = Path(__file__).parent / "step.cpp"
-            result = _run([compiler, *_FLAGS, "-o", str(built), str(source)])
+            result = _run([compiler, *_flags(), "-o", str(built), str(source)])
             if result is None:
                 return False
             built.replace(path)

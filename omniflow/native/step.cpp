@@ -48,10 +48,16 @@ struct Layer {
   Matrix qkv, output, gate_up, down;
 };
 
+// A piece of attention for one thread: rows of one span, kv heads `from .. to`.
+struct Item {
+  int64_t row, rows, from, to;
+};
+
 struct Workspace {
   std::vector<float> residual, qkv, mixed;
   Activations input, inner;
   std::vector<int64_t> span_of_row;
+  std::vector<Item> items;
   int64_t longest = 0, scores_per_thread = 0; // longest attended length, in whole vectors
   std::vector<float> scores;
 };
@@ -95,8 +101,9 @@ public:
       has_chunks |= s.spans[i].count > 1;
     }
     w.longest = (w.longest + kLanes - 1) / kLanes * kLanes;
-    w.scores_per_thread = m.shape.heads * w.longest;
+    w.scores_per_thread = std::max(kItemRows * group, m.shape.heads) * w.longest;
     grow(w.scores, w.scores_per_thread * threads);
+    share_attention(threads);
   }
 
   template <class Cache> void on_thread(int thread, int threads) {
@@ -119,6 +126,18 @@ private:
   void barrier() { meeting.wait(all); }
 
   float *residual(int64_t row) { return w.residual.data() + row * hidden; }
+
+  // A decode row takes all kv heads together, whose keys and values then stream by in order. Single kv heads for chunks,
+  // which read the same ones again and again from the cache, and while there are too few rows for all threads.
+  void share_attention(int threads) {
+    w.items.clear();
+    for (int64_t i = 0; i < s.num_spans; i++) {
+      const int64_t share = s.spans[i].count > 1 || s.rows < 2 * threads ? 1 : kv_heads;
+      for (int64_t row = 0; row < s.spans[i].count; row += kItemRows)
+        for (int64_t kv = 0; kv < kv_heads; kv += share)
+          w.items.push_back({s.spans[i].row + row, std::min(kItemRows, s.spans[i].count - row), kv, kv + share});
+    }
+  }
 
   template <class Cache> void run_layer(const Layer &layer, int64_t index) {
     // Each thread owns rows me, me + all, ...: what it read or added here it normalises itself, with no barrier between.
@@ -190,23 +209,19 @@ private:
     });
   }
 
-  // A thread takes whole rows, whose keys and values then stream by in order; with few rows single kv heads instead.
   template <class Cache> void attention(const Layer &layer, int64_t index) {
     typedef typename Cache::Element Element;
-    const int64_t token = kv_heads * head_dim, plane = s.arena_tokens * token;
+    const int64_t plane = s.arena_tokens * kv_heads * head_dim;
     Element *keys = (Element *)s.keys + index * plane, *values = (Element *)s.values + index * plane;
-    const int64_t share = s.rows < 2 * all ? 1 : kv_heads, parts = kv_heads / share;
-    for (int64_t item = me; item < s.rows * parts; item += all) {
-      const int64_t row = item / parts, from = item % parts * share;
-      for (int64_t kv = from; kv < from + share; kv++) place<Cache>(layer, row, kv, keys, values);
-      if (!has_chunks) attend_row<Cache>(row, from, from + share, keys, values);
+    for (size_t i = me; i < w.items.size(); i += all) {
+      const Item &item = w.items[i];
+      for (int64_t row = item.row; row < item.row + item.rows; row++)
+        for (int64_t kv = item.from; kv < item.to; kv++) place<Cache>(layer, row, kv, keys, values);
+      if (!has_chunks) attend<Cache>(item, keys, values);
     }
     if (!has_chunks) return;
     barrier(); // a chunk's rows attend to keys that other threads place
-    for (int64_t item = me; item < s.rows * parts; item += all) {
-      const int64_t from = item % parts * share;
-      attend_row<Cache>(item / parts, from, from + share, keys, values);
-    }
+    for (size_t i = me; i < w.items.size(); i += all) attend<Cache>(w.items[i], keys, values);
   }
 
   // Norms and rotates one kv head and its query heads of one row; writes key and value to the row's slot.
@@ -230,15 +245,20 @@ private:
   }
 
   template <class Cache>
-  void attend_row(int64_t row, int64_t from, int64_t to, const typename Cache::Element *keys,
-                  const typename Cache::Element *values) {
-    const Span &span = s.spans[w.span_of_row[row]];
-    const int64_t count = span.past + row - span.row + 1, at = span.start * kv_heads * head_dim;
-    const int64_t column = from * group * head_dim;
-    float *out = w.mixed.data() + row * attended + column, *scores = w.scores.data() + me * w.scores_per_thread;
-    Attention<Cache>(keys + at, values + at, count, kv_heads, group, head_dim, from, to, scores, w.longest)
-        .run(w.qkv.data() + row * qkv_stride + column, out);
-    if (kind != kInt8) write_columns(w.input, row, column, out, (to - from) * group * head_dim);
+  void attend(const Item &item, const typename Cache::Element *keys, const typename Cache::Element *values) {
+    const Span &span = s.spans[w.span_of_row[item.row]];
+    const int64_t at = span.start * kv_heads * head_dim, column = item.from * group * head_dim;
+    AttentionTask<Cache> task;
+    task.keys = keys + at, task.values = values + at;
+    task.rows = item.rows, task.count = span.past + item.row - span.row + 1;
+    task.kv_heads = kv_heads, task.group = group, task.head_dim = head_dim, task.from = item.from, task.to = item.to;
+    task.queries = w.qkv.data() + item.row * qkv_stride + column, task.query_stride = qkv_stride;
+    task.out = w.mixed.data() + item.row * attended + column, task.out_stride = attended;
+    task.scores = w.scores.data() + me * w.scores_per_thread, task.room = w.longest;
+    Attention<Cache>(task).run();
+    for (int64_t row = item.row; kind != kInt8 && row < item.row + item.rows; row++)
+      write_columns(w.input, row, column, w.mixed.data() + row * attended + column,
+                    (item.to - item.from) * group * head_dim);
   }
 
   void read_out() {
@@ -260,6 +280,8 @@ private:
       std::memcpy(to, y, (m.shape.vocab - column) * 4);
     });
   }
+
+  static constexpr int64_t kItemRows = 8;
 
 public:
   static constexpr int64_t kMaxRow = 32768; // mirrored in binding.py

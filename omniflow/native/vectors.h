@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
-#if defined(__AVX512BF16__) || defined(__AVX512VNNI__)
+#if defined(__AVX512F__)
 #include <immintrin.h>
 #endif
 
@@ -79,7 +79,13 @@ inline u16x16 to_bf16(f32x16 x) {
   return __builtin_convertvector((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16, u16x16);
 }
 
-inline f32x16 from_bf16(u16x16 x) { return (f32x16)(__builtin_convertvector(x, u32x16) << 16); }
+inline f32x16 from_bf16(u16x16 x) {
+#if defined(__AVX512F__) // compilers widen sixteen halves in two pieces otherwise
+  return (f32x16)((u32x16)_mm512_cvtepu16_epi32((__m256i)x) << 16);
+#else
+  return (f32x16)(__builtin_convertvector(x, u32x16) << 16);
+#endif
+}
 
 // One type of cached keys and values: how to read and write them as floats.
 struct Float32 {

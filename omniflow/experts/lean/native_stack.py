@@ -11,7 +11,7 @@ from omniflow.experts.lean.batch import FlatBatch, FlatResult
 from omniflow.experts.lean.config import LeanConfig
 from omniflow.experts.lean.weights import DenseWeights, LayerWeights
 from omniflow.kv import KvArena
-from omniflow.native.binding import MAX_ROW, Kind, NativeModel, NativeShape, StepInput
+from omniflow.native.binding import MAX_HEAD, MAX_ROW, Kind, NativeModel, NativeShape, StepInput
 
 # A thread more must have this many multiplications to do, or waking it costs more than it saves.
 _WORK_PER_THREAD = 400_000
@@ -40,7 +40,7 @@ class NativeStack:
     def supports(config: LeanConfig) -> bool:
         """Whether a shape can be computed natively: dense, with rows that fit the step's buffers."""
         widest = max(config.hidden_size, config.intermediate_size, config.num_heads * config.head_dim)
-        return config.moe is None and widest <= MAX_ROW
+        return config.moe is None and widest <= MAX_ROW and config.head_dim <= MAX_HEAD
 
     def add_layer(self, weights: LayerWeights) -> None:
         """Packs the next layer's weights."""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import ctypes
+import platform
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from omniflow.experts.lean import CheckpointError, LeanConfig, LeanDecoder, RopeConfig, random
-from omniflow.native import load_native
-from omniflow.native.binding import Kind, NativeModel, NativeShape, StepInput
+from omniflow.native import build, load_native
+from omniflow.native.binding import Kind, NativeModel, NativeShape, StepInput, open_library
 from omniflow.native.build import library
 from omniflow.roles import TokenRows
 from tests.experts.lean.models import greedy, prompts
@@ -140,6 +142,27 @@ def test_a_broken_compiler_means_plain_torch_and_one_warning(
     monkeypatch.setenv("OMNIFLOW_CACHE", str(tmp_path / "cache"))
     assert library() is None
     assert ["cannot compile" in record.message for record in caplog.records] == [True]
+
+
+@needs_native
+@pytest.mark.heavy
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="names an x86 architecture")
+@pytest.mark.parametrize("kind", [{"dtype": torch.float32}, {"dtype": torch.bfloat16}, {"int8": True}])
+@pytest.mark.parametrize("architecture", ["x86-64", "x86-64-v3"])
+def test_a_processor_without_wide_vectors_computes_the_same(
+    kind: dict[str, Any], architecture: str, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = prompts(5)[4]
+    expected = _logits(random(ODD, 0, **kind), ids, [23])
+    monkeypatch.setenv("OMNIFLOW_CACHE", str(tmp_path_factory.getbasetemp() / "narrow"))
+    monkeypatch.setattr(build, "ARCHITECTURE", architecture)
+    path = library()
+    assert path is not None
+    monkeypatch.setattr("omniflow.experts.lean.build.load_native", lambda: open_library(path))
+    decoder = random(ODD, 0, **kind)
+    tolerance = 1e-4 if kind == {"dtype": torch.float32} else 5e-2  # bfloat16 and int8 round where sums differ
+    assert (_logits(decoder, ids, [23]) - expected).abs().max() < tolerance
+    assert torch.equal(_logits(decoder, ids, [23]), _logits(decoder, ids, [1] * 23))
 
 
 def _small_model(native: ctypes.CDLL) -> NativeModel:
