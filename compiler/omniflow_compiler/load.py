@@ -18,7 +18,7 @@ import yaml
 from omniflow_compiler import codes
 from omniflow_compiler.diagnostics import Label, Report
 from omniflow_compiler.levels import Suppression, suppressions
-from omniflow_compiler.reads import MAX_FILE_BYTES, note_file
+from omniflow_compiler.reads import MAX_FILE_BYTES, note_file, read_bytes
 from omniflow_compiler.source import Source, SourceSet, Span
 from omniflow_compiler.suggest import did_you_mean
 
@@ -101,8 +101,7 @@ def read_source(path: Path, sources: SourceSet, report: Report) -> Source | None
     """The file's text, bounded in size; None with the reason in the report."""
     here = Span(sources.name_of(path), 1, 1, 1, 1)
     try:
-        with path.open("rb") as file:
-            content = file.read(MAX_FILE_BYTES + 1)
+        content = read_bytes(path)
         note_file(path, content)
         if len(content) > MAX_FILE_BYTES:
             report.add(codes.TOO_LARGE, here, f"file is larger than {MAX_FILE_BYTES} bytes")

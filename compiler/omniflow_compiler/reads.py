@@ -6,7 +6,7 @@ Only the standard library is imported here: the answer to an unchanged `omniflow
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -34,6 +34,7 @@ class Reads:
 
 MAX_FILE_BYTES = 64 * 1024 * 1024
 _CURRENT: ContextVar[Reads | None] = ContextVar("reads", default=None)
+_HELD: ContextVar[Mapping[Path, bytes] | None] = ContextVar("held", default=None)
 
 
 @contextmanager
@@ -45,6 +46,25 @@ def recording() -> Iterator[Reads]:
         yield reads
     finally:
         _CURRENT.reset(token)
+
+
+@contextmanager
+def holding(contents: Mapping[Path, bytes]) -> Iterator[None]:
+    """What an editor holds, by resolved path, stands for what is on disk while this is open."""
+    token = _HELD.set(contents)
+    try:
+        yield
+    finally:
+        _HELD.reset(token)
+
+
+def read_bytes(path: Path) -> bytes:
+    """What a file holds, cut one byte above the limit. Errors: OSError."""
+    held = _HELD.get()
+    if held is not None and (content := held.get(path.resolve())) is not None:
+        return content[: MAX_FILE_BYTES + 1]
+    with path.open("rb") as file:
+        return file.read(MAX_FILE_BYTES + 1)
 
 
 def note_file(path: Path, content: bytes | None = None) -> None:
