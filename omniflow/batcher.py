@@ -1,9 +1,9 @@
-"""Forms batches: ready units of all requests and nodes, grouped by key, deepest group first, within budgets."""
+"""Forms batches: ready units of all requests and nodes, grouped by key, in turns, within budgets."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Hashable
+from collections import OrderedDict, deque
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 
 from omniflow.loops.base import Unit
@@ -26,53 +26,139 @@ class Limits:
     batch_invariant: bool = False
 
 
+class Readiness:
+    """Which nodes of one request have ready units, as bits by node index, and units that wait for others of it.
+
+    `due` are the nodes that have ready units and lead to an output on which the request has not been heard.
+    """
+
+    __slots__ = ("counts", "deferred", "due", "mask", "unheard")
+
+    def __init__(self, num_nodes: int, unheard: Mapping[str, int]) -> None:
+        self.counts = [0] * num_nodes
+        self.mask = 0
+        self.unheard = dict(unheard)  # output -> the nodes that lead there
+        self.due = 0
+        self.deferred: list[Unit] = []
+
+    def add(self, index: int) -> None:
+        """A unit of that node became ready."""
+        self.counts[index] += 1
+        if self.counts[index] == 1:
+            self.mask |= 1 << index
+            self._set_due()
+
+    def remove(self, index: int) -> bool:
+        """A unit of that node is not ready any more; whether it was the last."""
+        self.counts[index] -= 1
+        if self.counts[index]:
+            return False
+        self.mask &= ~(1 << index)
+        self._set_due()
+        return True
+
+    def hear(self, output: str) -> None:
+        """The first piece of an output left."""
+        self.unheard.pop(output, None)
+        self._set_due()
+
+    def take_deferred(self) -> list[Unit]:
+        """All that wait, to be looked at again."""
+        units, self.deferred = self.deferred, []
+        return units
+
+    def _set_due(self) -> None:
+        leading = 0
+        for nodes in self.unheard.values():
+            leading |= nodes
+        self.due = self.mask & leading
+
+
 class Group:
-    """Ready units of one key in order of arrival; `depth` is that of its deepest node."""
+    """Ready units of one key in order of arrival. Keys begin with their family: what kind of batch, on which expert."""
 
-    __slots__ = ("depth", "key", "units")
+    __slots__ = ("depth", "family", "is_op", "key", "units")
 
-    def __init__(self, key: Hashable) -> None:
+    def __init__(self, key: tuple[Hashable, ...], *, is_op: bool) -> None:
         self.key = key
-        self.depth = -1.0
+        self.family = key[:2]
+        self.is_op = is_op
+        self.depth = -1.0  # of the deepest node that put a unit in
         self.units: OrderedDict[int, Unit] = OrderedDict()  # by identity
 
 
 class Batcher:
-    """Holds the ready units. `put`, `discard` and `take` cost the same however many wait."""
+    """Holds the ready units and chooses whose turn it is.
 
-    def __init__(self, limits: Limits) -> None:
+    Ops go first. Then families take turns, so that no request keeps another from starting; a new family comes first.
+    Until a request has been heard on an output, its own units wait for its units further down that lead there: the
+    first sentence is spoken before the second is written. What a unit costs here does not depend on how many wait.
+    """
+
+    def __init__(self, limits: Limits, recheck: deque[Readiness]) -> None:
         self.limits = limits
+        self.recheck = recheck  # whose deferred units may have become due
         self.groups: dict[Hashable, Group] = {}
         self.num_ready = 0
+        self._turn = 0
+        self._served: dict[Hashable, int] = {}  # family -> its last turn
 
     def put(self, unit: Unit, depth: float) -> None:
         """A unit became ready."""
+        self.num_ready += 1
+        run = unit.lane.node
+        run.request.readiness.add(run.bound.index)
+        self._insert(unit, depth)
+
+    def _insert(self, unit: Unit, depth: float) -> None:
         group = self.groups.get(unit.key)
         if group is None:
-            group = self.groups[unit.key] = Group(unit.key)
+            group = self.groups[unit.key] = Group(unit.key, is_op=unit.kind == "op")
         group.units[id(unit)] = unit
-        self.num_ready += 1
         if depth > group.depth:
             group.depth = depth
 
     def discard(self, unit: Unit) -> None:
-        """A ready unit is no longer wanted; units that were taken already are not here."""
-        group = self.groups.get(unit.key)
+        """A ready unit is no longer wanted; one that was taken already is not here."""
+        group, deferred = self.groups.get(unit.key), unit.lane.node.request.readiness.deferred
         if group is not None and group.units.pop(id(unit), None) is not None:
-            self.num_ready -= 1
             if not group.units:
                 del self.groups[unit.key]
+        elif unit in deferred:
+            deferred.remove(unit)
+        else:
+            return
+        self._leave(unit)
 
     def take(self) -> list[Unit]:
-        """The next batch: the deepest group's oldest units, as many as the budget admits; none when none is ready."""
-        if not self.groups:
-            return []
-        group = max(self.groups.values(), key=_depth)
-        units = self._admit(group)
-        self.num_ready -= len(units)
-        if not group.units:
-            del self.groups[group.key]
-        return units
+        """The next batch: as many of the chosen group's units as the budget admits; none when none is ready."""
+        while self.recheck:
+            deferred = self.recheck.popleft().take_deferred()
+            for unit in deferred:
+                self._insert(unit, unit.lane.node.bound.spec.depth)
+        while self.groups:
+            group = min(self.groups.values(), key=self._order)
+            units = self._admit(group)
+            if not group.units:
+                del self.groups[group.key]
+            if units:
+                self._turn += 1
+                self._served[group.family] = self._turn
+                for unit in units:
+                    self._leave(unit)
+                return units
+        return []
+
+    def _order(self, group: Group) -> tuple[bool, int, float]:
+        """Ops, then the family that has waited longest, then the deepest."""
+        return not group.is_op, 0 if group.is_op else self._served.get(group.family, 0), -group.depth
+
+    def _leave(self, unit: Unit) -> None:
+        self.num_ready -= 1
+        run = unit.lane.node
+        readiness = run.request.readiness
+        if readiness.remove(run.bound.index) and readiness.deferred:
+            self.recheck.append(readiness)
 
     def _admit(self, group: Group) -> list[Unit]:
         """Whole units first; divisible ones share what is left of the token budget, oldest first."""
@@ -81,20 +167,23 @@ class Batcher:
         divisible: list[Unit] = []
         while ready and len(taken) + len(divisible) < width:
             unit = ready.popitem(last=False)[1]
-            (divisible if unit.divisible else taken).append(unit)
+            run = unit.lane.node
+            if run.bound.downstream & run.request.readiness.due and not group.is_op:
+                run.request.readiness.deferred.append(unit)
+            else:
+                (divisible if unit.divisible else taken).append(unit)
         if divisible:
-            left = max(self.limits.step_tokens - len(taken), self.limits.min_prefill)
-            for i, unit in enumerate(divisible):
-                if left == 0:
-                    for late in reversed(divisible[i:]):
-                        ready[id(late)] = late
-                        ready.move_to_end(id(late), last=False)
-                    break
-                unit.grant = min(unit.size, left)
-                left -= unit.grant
-                taken.append(unit)
+            self._grant(divisible, taken, ready)
         return taken
 
-
-def _depth(group: Group) -> float:
-    return group.depth
+    def _grant(self, divisible: list[Unit], taken: list[Unit], ready: OrderedDict[int, Unit]) -> None:
+        left = max(self.limits.step_tokens - len(taken), self.limits.min_prefill)
+        for i, unit in enumerate(divisible):
+            if left == 0:
+                for late in reversed(divisible[i:]):
+                    ready[id(late)] = late
+                    ready.move_to_end(id(late), last=False)
+                return
+            unit.grant = min(unit.size, left)
+            left -= unit.grant
+            taken.append(unit)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib import import_module
@@ -43,6 +43,7 @@ BUILT_IN: Mapping[str, str] = {
     "flux.t5_tokenizer": "omniflow.experts.hf_text:load_tokenizer_2",
     "flux.transformer": "omniflow.experts.flux_transformer:load_transformer",
     "flux.vae": "omniflow.experts.flux_vae:load_vae",
+    "hf.tokenizer": "omniflow.experts.hf_tokenizer:load_tokenizer",
     "null.denoiser": "omniflow.experts.null_image:load_denoiser",
     "null.image_decoder": "omniflow.experts.null_image:load_image_decoder",
     "null.text_encoder": "omniflow.experts.null_image:load_text_encoder",
@@ -88,6 +89,7 @@ class Bound:
     nodes: tuple[BoundNode, ...]
     experts: Mapping[str, Any]
     pools: Pools
+    leading: Mapping[str, int]  # by output: the nodes that lead to it, as bits
 
 
 def bind(schedule: Schedule, given: Mapping[str, Any] | None = None) -> Bound:
@@ -100,8 +102,37 @@ def bind(schedule: Schedule, given: Mapping[str, Any] | None = None) -> Bound:
         if spec.name not in experts:
             experts[spec.name] = load_expert(spec, _cache_of(spec, schedule))
     pools: dict[str, Pool] = {}
-    nodes = tuple(_bind_node(node, schedule, experts, pools) for node in schedule.nodes)
-    return Bound(schedule=schedule, nodes=nodes, experts=experts, pools=Pools(pools.values()))
+    downstream = _downstream(schedule)
+    nodes = tuple(
+        _bind_node(i, downstream[node.id], node, schedule, experts, pools) for i, node in enumerate(schedule.nodes)
+    )
+    return Bound(
+        schedule=schedule,
+        nodes=nodes,
+        experts=experts,
+        pools=Pools(pools.values()),
+        leading={output.name: _leading(nodes, output.node) for output in schedule.outputs},
+    )
+
+
+def _downstream(schedule: Schedule) -> dict[str, int]:
+    """The nodes behind each node, as bits by position."""
+    bits = {node.id: 1 << i for i, node in enumerate(schedule.nodes)}
+    behind = dict.fromkeys(bits, 0)
+    readers: dict[str, list[str]] = {}
+    for channel in schedule.channels:
+        if channel.back_edge is None:
+            readers.setdefault(channel.source.rpartition(".")[0], []).append(channel.node)
+    for node in reversed(schedule.nodes):
+        for reader in readers.get(node.id, ()):
+            behind[node.id] |= bits[reader] | behind[reader]
+    return behind
+
+
+def _leading(nodes: Sequence[BoundNode], node_id: str) -> int:
+    """The nodes that lead to one, itself among them, as bits."""
+    bit = next(1 << node.index for node in nodes if node.spec.id == node_id)
+    return bit | sum(1 << node.index for node in nodes if node.downstream & bit)
 
 
 def load_expert(spec: Expert, cache_spec: Cache | None) -> Any:
@@ -122,7 +153,7 @@ _LOADED: dict[str, Any] = {}  # experts of this process
 
 
 def find_loader(spec: Expert) -> Loader:
-    """The loader that `use` names: of a plugin file, built in, or of an installed package. Errors: BindError naming what there is."""
+    """The loader that `use` names: of a plugin file, built in, or of a package. Errors: BindError naming what there is."""
     for module in plugin_modules():
         own: Loader | None = vars(module).get("LOADERS", {}).get(spec.use)
         if own is not None:
@@ -158,7 +189,9 @@ def _cache_of(spec: Expert, schedule: Schedule) -> Cache | None:
     return next((found for found in schedule.caches if found.name in names), None)
 
 
-def _bind_node(node: Node, schedule: Schedule, experts: Mapping[str, Any], pools: dict[str, Pool]) -> BoundNode:
+def _bind_node(
+    index: int, downstream: int, node: Node, schedule: Schedule, experts: Mapping[str, Any], pools: dict[str, Pool]
+) -> BoundNode:
     entering: dict[str, list[Channel]] = {}
     for channel in sorted(schedule.channels, key=lambda channel: channel.order):
         if channel.node == node.id:
@@ -166,6 +199,8 @@ def _bind_node(node: Node, schedule: Schedule, experts: Mapping[str, Any], pools
     wanted = {channel.source.rpartition(".")[2] for channel in schedule.channels if _from(channel.source, node.id)}
     wanted |= {output.port for output in schedule.outputs if output.node == node.id}
     return BoundNode(
+        index=index,
+        downstream=downstream,
         spec=node,
         loop=_loop(node, experts, entering, pools),
         expert=experts[node.expert] if node.expert else None,

@@ -39,8 +39,8 @@ class Engine:
         self.limits = limits or Limits()
         self.profile = profile
         self.trace = Trace() if trace else None
-        self.batcher = Batcher(self.limits)
         self.agenda = Agenda(self.trace)
+        self.batcher = Batcher(self.limits, self.agenda.recheck)
         self.waiting: OrderedDict[int, Request] = OrderedDict()
         self.running: dict[int, Request] = {}
         self.results: dict[int, Result] = {}
@@ -204,7 +204,7 @@ class Engine:
             request.started = self.agenda.clock
             self.running[request.id] = request
             try:
-                build(request, self.bound.nodes, self.schedule, self.agenda)
+                build(request, self.bound, self.agenda)
             except ValueError as error:
                 self._end(request, State.FAILED, describe(error))
             else:

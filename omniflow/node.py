@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from omniflow.batcher import Readiness
 from omniflow.channel import VALUE, Channel
 from omniflow.loops.base import Emit, Loop, Start, Stream, Unit
 from omniflow.rng import Source
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 class BoundNode:
     """A node of a loaded schedule with its loop, its expert, and the edges at its ports."""
 
+    index: int  # in the schedule
+    downstream: int  # the nodes behind it, as bits by index
     spec: Node
     loop: Loop[Any]
     expert: Any
@@ -35,11 +38,12 @@ class BoundNode:
 class Agenda:
     """What the engine must look at before its next batch."""
 
-    __slots__ = ("clock", "lanes", "nodes", "trace")
+    __slots__ = ("clock", "lanes", "nodes", "recheck", "trace")
 
     def __init__(self, trace: Trace | None) -> None:
         self.lanes: deque[Lane] = deque()
         self.nodes: deque[NodeRun] = deque()
+        self.recheck: deque[Readiness] = deque()  # requests whose deferred units may have become due
         self.trace = trace
         self.clock = 0.0
 
@@ -190,8 +194,11 @@ class NodeRun:
         if self.each and lane.item != self.head:
             lane.held.extend(emits)
             return
-        for port, data, ends_item in emits:
+        for port, data, ends_item, ends_port in emits:
             self._put(port, data, ends_item, lane.item)
+            if ends_port and not self.each:
+                for output in self.outputs.get(port, ()):
+                    output.end()
 
     def _put(self, port: str, data: Value, ends_item: bool, item: int) -> None:
         outputs = self.outputs.get(port)

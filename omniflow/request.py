@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from omniflow.batcher import Readiness
 from omniflow.bounds import MOST_TOKENS, evaluate, most_tokens
 from omniflow.node import NodeRun
 from omniflow.stream import Outlet, Piece
@@ -73,6 +74,7 @@ class Request:
         self.state = State.QUEUED
         self.error: str | None = None
         self.runs: dict[str, NodeRun] = {}  # by node id, in topological order
+        self.readiness = Readiness(0, {})
         self.num_open = 0  # nodes that have not finished
         self.outlets: dict[str, Outlet] = {}
         self.behaviour: dict[str, list[Any]] = {}

@@ -34,7 +34,7 @@ class Outlet:
     def __init__(self, spec: Output, *, request: Request, writer: NodeRun | None, agenda: Agenda) -> None:
         self.spec = spec
         self.id = f"output:{spec.name}"
-        self.request_id = request.id
+        self.request = request
         self.keep = request.keep
         self.listener = request.listener
         self.writer = writer
@@ -59,12 +59,20 @@ class Outlet:
             self.last = self.agenda.clock
             if self.first is None:
                 self.first = self.last
+                self._hear()
         if self.listener is not None:
-            self.listener(Piece(self.request_id, self.spec.name, data, item, ends_item))
+            self.listener(Piece(self.request.id, self.spec.name, data, item, ends_item))
 
     def end(self) -> None:
         """Nothing more will come."""
         self.is_ended = True
+        self._hear()
+
+    def _hear(self) -> None:
+        readiness = self.request.readiness
+        readiness.hear(self.spec.name)
+        if readiness.deferred:
+            self.agenda.recheck.append(readiness)
 
     def set_full(self, is_full: bool) -> None:
         """Holds the producer back, or lets it go on."""

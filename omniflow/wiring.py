@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Container, Sequence
 
+from omniflow.batcher import Readiness
+from omniflow.bind import Bound
 from omniflow.bounds import is_on
 from omniflow.channel import ITEMS, PIECES, VALUE, Channel
 from omniflow.node import Agenda, BoundNode, NodeRun
@@ -15,12 +17,14 @@ from omniflow_compiler.schedule import Channel as ChannelSpec
 from omniflow_compiler.schedule import Schedule
 
 
-def build(request: Request, bound: Sequence[BoundNode], schedule: Schedule, agenda: Agenda) -> None:
+def build(request: Request, bound: Bound, agenda: Agenda) -> None:
     """Makes the request's nodes and channels and fills its inputs in. Nodes that `when` switches off are not made.
 
     Errors: ValueError for a `when` without a value.
     """
-    runs = request.runs = {node.spec.id: NodeRun(node, request, agenda) for node in _on(bound, schedule, request)}
+    schedule = bound.schedule
+    request.readiness = Readiness(len(bound.nodes), bound.leading)
+    runs = request.runs = {node.spec.id: NodeRun(node, request, agenda) for node in _on(bound.nodes, schedule, request)}
     request.num_open = len(runs)
     feeds: list[tuple[Channel, Value]] = []
     for run in runs.values():

@@ -117,9 +117,7 @@ def schedule(
     found = []
     for line, (name, (port, text)) in enumerate(outputs.items(), 1):
         source, _, port_name = port.partition(".")
-        found.append(
-            Output(name=name, node=source, port=port_name, type=kind(text), streams=True, place=place(line))
-        )
+        found.append(Output(name=name, node=source, port=port_name, type=kind(text), streams=True, place=place(line)))
     return Schedule(
         program="hand",
         card="hand",
@@ -129,7 +127,8 @@ def schedule(
         capabilities=(),
         parity={},
         inputs=tuple(
-            Input(name=name, type=kind(text), required=True, default=None, place=place(1)) for name, text in inputs.items()
+            Input(name=name, type=kind(text), required=True, default=None, place=place(1))
+            for name, text in inputs.items()
         ),
         outputs=tuple(found),
         experts=tuple(experts),

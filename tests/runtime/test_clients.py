@@ -1,0 +1,110 @@
+"""Clients that stream, that do not read, and that leave."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+import torch
+
+from omniflow import Ended, Engine, InputError, Piece, State
+from tests.runtime.program import PROMPTS, alone, engine
+
+
+async def gather(
+    running: Engine, prompt: str, *, capacity: int = 64, pause: float = 0.0
+) -> tuple[str, torch.Tensor, Ended]:
+    text, audio = "", []
+    async for event in running.stream({"prompt": prompt}, capacity=capacity):
+        if isinstance(event, Ended):
+            return text, torch.cat(audio), event
+        if event.output == "text":
+            text += event.data
+        else:
+            audio.append(event.data)
+        if pause:
+            await asyncio.sleep(pause)
+    raise AssertionError("the stream has no end")
+
+
+def test_streams_together_give_each_what_it_gives_alone() -> None:
+    async def main() -> None:
+        running = engine()
+        results = await asyncio.gather(*(gather(running, prompt) for prompt in PROMPTS))
+        for prompt, (text, audio, ended) in zip(PROMPTS, results, strict=True):
+            assert text == alone(prompt)[0]
+            assert torch.equal(audio, alone(prompt)[1])
+            assert ended.result.state is State.DONE
+            assert ended.result.outputs == {}
+        assert running.live == 0
+
+    asyncio.run(main())
+
+
+def test_a_client_that_reads_slowly_gets_all_and_holds_nobody_else() -> None:
+    async def main() -> None:
+        running = engine()
+        slow = asyncio.create_task(gather(running, PROMPTS[0], capacity=2, pause=0.002))
+        fast = await gather(running, PROMPTS[1])
+        assert fast[0] == alone(PROMPTS[1])[0]
+        text, audio, _ = await slow
+        assert text == alone(PROMPTS[0])[0]
+        assert torch.equal(audio, alone(PROMPTS[0])[1])
+
+    asyncio.run(main())
+
+
+def test_a_client_that_does_not_read_holds_its_request_to_bounded_memory() -> None:
+    running = engine()
+    got: list[Piece] = []
+    request = running.submit({"prompt": PROMPTS[0]}, listener=got.append, keep=False)
+
+    def step_until_quiet() -> None:
+        while running.step():
+            if len(got) >= 5:
+                running.hold(request, is_held=True)
+
+    step_until_quiet()
+    first = len(got)
+    assert 5 <= first <= 8
+    assert not running.step()
+    held = running.live
+    for _ in range(20):
+        running.step()
+    assert running.live == held
+    running.hold(request, is_held=False)
+    while not running.is_idle:
+        running.step()
+    assert "".join(piece.data for piece in got if piece.output == "text") == alone(PROMPTS[0])[0]
+
+
+def test_a_client_that_leaves_cancels_its_request() -> None:
+    async def main() -> None:
+        running = engine()
+        stream = running.stream({"prompt": PROMPTS[0]})
+        async for _ in stream:
+            break
+        await stream.aclose()  # type: ignore[attr-defined]
+        for _ in range(200):
+            if running.is_idle:
+                break
+            await asyncio.sleep(0.005)
+        assert running.is_idle
+        assert running.live == 0
+        assert (await gather(running, PROMPTS[1]))[0] == alone(PROMPTS[1])[0]
+
+    asyncio.run(main())
+
+
+def test_the_engine_goes_on_in_another_event_loop() -> None:
+    running = engine()
+    assert asyncio.run(gather(running, PROMPTS[0]))[0] == alone(PROMPTS[0])[0]
+    assert asyncio.run(gather(running, PROMPTS[1]))[0] == alone(PROMPTS[1])[0]
+
+
+def test_wrong_inputs_are_an_error_before_the_first_event() -> None:
+    async def main() -> None:
+        with pytest.raises(InputError, match="prompt"):
+            await anext(engine().stream({}))
+
+    asyncio.run(main())

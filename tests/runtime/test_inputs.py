@@ -1,0 +1,97 @@
+"""Wrong inputs are one clear error before anything runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import omniflow
+from omniflow import BindError, BusyError, InputError, Limits
+from omniflow.bind import bind
+from omniflow.inputs import check_inputs
+from tests.runtime.program import engine, speech
+from tests.schedules import edge, expert, node, schedule
+
+
+@pytest.mark.parametrize(
+    ("inputs", "said"),
+    [
+        ({}, "input prompt (text) is missing"),
+        ({"promt": "x"}, "no input promt; did you mean prompt?"),
+        ({"prompt": "x", "zzz": 1}, "no input zzz; it has prompt"),
+        ({"prompt": 3}, "input prompt must be text: got int"),
+        ({"prompt": None}, "input prompt must be text: got NoneType"),
+    ],
+)
+def test_inputs_that_do_not_fit_are_named(inputs: dict[str, Any], said: str) -> None:
+    running = engine()
+    with pytest.raises(InputError) as error:
+        running.submit(inputs)
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
+    assert running.is_idle
+
+
+@pytest.mark.parametrize(
+    ("params", "said"),
+    [
+        ({"think.temprature": 1}, "did you mean think.temperature?"),
+        ({"thinc.temperature": 1}, "did you mean think.temperature?"),
+        ({"temperature": 1}, "no param temperature"),
+    ],
+)
+def test_params_that_do_not_fit_are_named(params: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=said.replace("?", r"\?")):
+        engine().submit({"prompt": "x"}, params=params)
+
+
+def test_tensors_are_checked_by_dtype_axes_and_sizes() -> None:
+    program = schedule(
+        inputs={"frames": "act[F, 3]", "ids": "tokens[T]"},
+        outputs={"ids": ("strip.tokens", "tokens[T]")},
+        nodes=[node("strip", "op.strip", inputs={"tokens": "tokens[T]"}, outputs={"tokens": "tokens[T]"})],
+        edges=[edge("ids -> strip.tokens", "tokens[T]")],
+    )
+    good = check_inputs(program, {"frames": [[1, 2, 3]], "ids": [1, 2]})
+    assert good["frames"].dtype == torch.float32
+    assert good["ids"].dtype == torch.int64
+    for bad in ([1, 2, 3], [[1, 2]], "x", [["a", "b", "c"]]):
+        with pytest.raises(InputError, match="frames"):
+            check_inputs(program, {"frames": bad, "ids": [1]})
+
+
+def test_a_queue_has_an_end() -> None:
+    running = engine(limits=Limits(running=1, queued=2))
+    for _ in range(2):
+        running.submit({"prompt": "x"})
+    with pytest.raises(BusyError, match="2 requests are waiting"):
+        running.submit({"prompt": "x"})
+
+
+def test_an_expert_that_nobody_has_is_named_with_its_place() -> None:
+    program = schedule(
+        inputs={"text": "text"},
+        outputs={"tokens": ("cut.tokens", "tokens[T]")},
+        nodes=[node("cut", "op.tokenize", expert="tok", inputs={"text": "text"}, outputs={"tokens": "tokens[T]"})],
+        edges=[edge("text -> cut.text", "text")],
+        experts=[expert("tok", "no.such")],
+    )
+    with pytest.raises(BindError, match=r"hand.program.yaml:2:3: component tok uses no.such, which is not installed"):
+        omniflow.load(program)
+
+
+def test_an_expert_of_the_wrong_role_is_refused_before_anything_runs() -> None:
+    with pytest.raises(BindError, match=r"speech.program.yaml:14:3: node think: ar_decode cannot bind thinker"):
+        omniflow.load(speech(), experts={"thinker": object()})
+
+
+def test_an_expert_is_loaded_once_per_process() -> None:
+    first, second = bind(speech()), bind(speech())
+    assert first.experts["thinker"] is second.experts["thinker"]
+
+
+def test_only_what_the_outputs_need_is_loaded() -> None:
+    names = set(bind(speech(("text",))).experts)
+    assert names == {"thinker", "tokenizer"}
