@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from tests.parity.qwen2_5_omni import reference
 from tests.parity.qwen2_5_omni.reference import Case
@@ -41,6 +42,16 @@ class Reference:
         if name == "codes_eos":
             return replace(text, codec_end=_fresh(plain.codes[0], 5))
         raise KeyError(name)
+
+    def speech(self, codes: list[int], *, voice: str, seed: int) -> Tensor:
+        """What transformers' vocoder makes of codes when its noise is the first draw of a seed."""
+        known = self.model.speaker_map[voice]
+        torch.manual_seed(seed)
+        with torch.no_grad():
+            wave: Tensor = self.model.token2wav(
+                torch.tensor([codes]), conditioning=known["cond"].float(), reference_mel=known["ref_mel"].float()
+            )
+        return wave.reshape(-1)
 
 
 def _fresh(ids: list[int], start: int) -> int:
