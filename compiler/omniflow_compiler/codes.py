@@ -97,6 +97,13 @@ GUIDANCE = _code("OF2301", "guidance is on but its unconditional branch is missi
 OVER_BUDGET = _code("OF2401", "memory over budget")
 
 
+MAYBE_UNFED = _code("OF2501", "node may run while nothing feeds it", lint=True)
+OVERLAP = _code("OF2502", "two producers of one port may run together")
+CONDITION = _code("OF2503", "condition has no value")
+SWITCHED_OFF = _code("OF2504", "requested output is switched off")
+CONSTANT_CONDITION = _code("OF2505", "condition is always the same", level="warning", lint=True)
+
+
 def explanation(code_id: str) -> str:
     """The code's page as Markdown. Errors: KeyError for an unknown code."""
     page = resources.files("omniflow_compiler") / "explanations" / f"{CODES[code_id].id}.md"

@@ -22,11 +22,12 @@ from omniflow_compiler.include import read_card
 from omniflow_compiler.levels import Levels
 from omniflow_compiler.library.library import BUILT_IN, Library
 from omniflow_compiler.load import Mapping as Tree
-from omniflow_compiler.load import Scalar, read_document
+from omniflow_compiler.load import Scalar, read_document, without_collection
 from omniflow_compiler.lower import lower
 from omniflow_compiler.names import unknown
 from omniflow_compiler.parse import kind_of, parse_program
 from omniflow_compiler.passes.bounds import check_bounds, check_card_bounds
+from omniflow_compiler.passes.branches import Branches, check_branches, without_branches
 from omniflow_compiler.passes.budget import check_budget
 from omniflow_compiler.passes.capabilities import reached_capabilities
 from omniflow_compiler.passes.guidance import check_guidance
@@ -74,10 +75,11 @@ def compile_file(path: Path, options: Options) -> Compilation:
     """Compiles a spec of any kind. Faults are in the report; nothing is raised for what an author wrote."""
     path = path.absolute()
     report, sources = Report(levels=Levels(denied=frozenset(options.deny))), SourceSet(path.parent.parent.resolve())
-    compilation = _compile_document(path, sources, options, report)
-    if not report.num_errors:
-        _check_suppressions(sources.name_of(path), report)
-    return compilation
+    with without_collection():
+        compilation = _compile_document(path, sources, options, report)
+        if not report.num_errors:
+            _check_suppressions(sources.name_of(path), report)
+        return compilation
 
 
 def _compile_document(path: Path, sources: SourceSet, options: Options, report: Report) -> Compilation:
@@ -116,17 +118,20 @@ def _check_suppressions(name: str, report: Report) -> None:
 
 def _compile(whole: Whole, path: Path, kind: str, sources: SourceSet, options: Options, report: Report) -> Compilation:
     """From a whole program to its schedule."""
-    graph, types = _analyse(whole.program, whole.card, options, report)
+    graph, types, branches = _analyse(whole.program, whole.card, options, report)
     if whole.card_path is not None:
         _check_capabilities(whole.card, reached_capabilities(graph, types), whole.card_path, path, options, report)
-    outputs = requested_outputs(graph, options.outputs, report)
+    outputs = requested_outputs(graph, options.outputs, branches.off, report)
     compilation = Compilation(report=report, sources=sources, kind=kind, graph=graph, types=types)
     if report.num_errors > 0:
         return compilation
+    if branches.on or branches.off:
+        graph = without_branches(graph, branches)
+        types = infer_types(graph, Report())
     plan = plan_run(graph, types, needed_nodes(graph, outputs), options.budgets)
     check_budget(plan, graph, report)
     schedule = None if report.num_errors > 0 else lower(graph, types, plan, outputs)
-    return replace(compilation, plan=plan, schedule=schedule)
+    return replace(compilation, graph=graph, types=types, plan=plan, schedule=schedule)
 
 
 def _check_card(
@@ -150,7 +155,9 @@ def _check_graph(
     return Compilation(report=report, sources=sources, kind="graph")
 
 
-def _analyse(program: ProgramSpec, card: CardSpec, options: Options, report: Report) -> tuple[ProgramGraph, Types]:
+def _analyse(
+    program: ProgramSpec, card: CardSpec, options: Options, report: Report
+) -> tuple[ProgramGraph, Types, Branches]:
     """Everything that is known of the graph before anything is planned."""
     components = resolve_components(card, options.library, report)
     loops = resolve_loops(card, components, options.library, report)
@@ -158,10 +165,11 @@ def _analyse(program: ProgramSpec, card: CardSpec, options: Options, report: Rep
     graph = build_graph(program, card, components, nodes, report)
     check_structure(graph, report)
     check_bounds(graph, report)
+    branches = check_branches(graph, report)
     types = infer_types(graph, report)
     check_streams(graph, report)
     check_guidance(graph, report)
-    return graph, types
+    return graph, types, branches
 
 
 def _check_params(
@@ -200,5 +208,5 @@ def _reached_by(path: Path, card: CardSpec, card_path: Path, options: Options) -
         return set()
     program = parse_program(document[1], {}, report)
     program = expand_graphs(program, Chain(paths=(path.resolve(),), names=()), sources, report)
-    graph, types = _analyse(program, card, options, report)
+    graph, types, _ = _analyse(program, card, options, report)
     return reached_capabilities(graph, types)

@@ -2,23 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 from omniflow_compiler import codes
-from omniflow_compiler.diagnostics import Report
+from omniflow_compiler.diagnostics import Label, Report
 from omniflow_compiler.graph import ProgramGraph
 from omniflow_compiler.params import COMMAND_LINE
 from omniflow_compiler.suggest import did_you_mean
 
 
-def requested_outputs(graph: ProgramGraph, names: Sequence[str] | None, report: Report) -> list[str]:
-    """The outputs asked for, in the program's order; all of them when none are named."""
+def requested_outputs(graph: ProgramGraph, names: Sequence[str] | None, off: Set[str], report: Report) -> list[str]:
+    """The outputs asked for, in the program's order; all that a node gives which is not `off` when none are named."""
     known = graph.program.outputs
     for name in names or ():
         if name not in known:
             help = did_you_mean(name, known, "output")
             report.add(codes.UNKNOWN_OUTPUT, COMMAND_LINE, f"unknown output `{name}`", help=help)
-    return [name for name in sorted(known) if names is None or name in names]
+        elif known[name].ref.node in off:
+            _report_off(name, graph, report)
+    given = [name for name in sorted(known) if known[name].ref.node not in off]
+    if known and not given and names is None:
+        _report_off(min(known), graph, report)
+    return [name for name in given if names is None or name in names]
+
+
+def _report_off(name: str, graph: ProgramGraph, report: Report) -> None:
+    ref = graph.program.outputs[name].ref
+    node = graph.nodes[ref.node or ""]
+    when = node.spec.when if node.spec is not None else None
+    text = "switched off here" if when is not None else "gets nothing: what feeds it is switched off"
+    report.add(
+        codes.SWITCHED_OFF,
+        ref.span,
+        f"output `{name}` is asked for, but node `{node.id}` never runs with these params",
+        labels=[Label(span=node.span if when is None else when.span, text=text)],
+        help=["set the param that switches it on, or ask for other outputs"],
+    )
 
 
 def needed_nodes(graph: ProgramGraph, outputs: Sequence[str]) -> set[str]:

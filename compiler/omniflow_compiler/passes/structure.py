@@ -35,6 +35,8 @@ def _check_producers(node: Node, graph: ProgramGraph, report: Report) -> None:
         if port not in first:
             first[port] = edge
         elif edge.target_port is not None and not edge.target_port.variadic:
+            if _has_condition(first[port], graph) and _has_condition(edge, graph):
+                continue  # branches of which one runs
             report.add(
                 codes.TWO_PRODUCERS,
                 edge.spec.target.span,
@@ -42,6 +44,12 @@ def _check_producers(node: Node, graph: ProgramGraph, report: Report) -> None:
                 labels=[Label(span=first[port].spec.target.span, text="already fed here")],
                 help=["join the two with an op such as `concat` or `add`, or remove one edge"],
             )
+
+
+def _has_condition(edge: Edge, graph: ProgramGraph) -> bool:
+    """Whether the edge's producer runs only when a condition holds."""
+    node = graph.nodes.get(edge.source_node or "")
+    return node is not None and node.spec is not None and node.spec.when is not None
 
 
 def _check_required(

@@ -69,6 +69,7 @@ class _Inference:
     given: dict[str, Type] = field(default_factory=dict)
     frames: dict[str, Frame] = field(default_factory=dict)
     item_edges: dict[str, Edge] = field(default_factory=dict)
+    common: dict[tuple[str, str], Type] = field(default_factory=dict)  # ports with several producers
     joined: dict[tuple[Size, ...], Size] = field(default_factory=dict)  # sizes of values that stand for each other
     reporter: Reporter = field(init=False)
 
@@ -79,6 +80,7 @@ class _Inference:
 
     def node(self, node: Node) -> None:
         frame = self.frames[node.id] = frame_of(node)
+        self._join_alternatives(node)
         is_sound = node.is_known
         for edge in self.graph.incoming[node.id]:
             if not edge.is_back:
@@ -98,9 +100,7 @@ class _Inference:
         if not node.is_known or edge.target_port is None or is_unknown(actual):
             self.inputs.setdefault(key, actual)
             return False
-        before = self.inputs.get(key)
-        if before is not None and not edge.target_port.variadic and not is_unknown(before):
-            actual = self._join(before, actual, node, edge.target_port)
+        actual = self._in_common(actual, self.common.get(key))
         self.inputs[key] = actual
         if not self._keeps_contracts(edge, actual):
             return False
@@ -126,22 +126,37 @@ class _Inference:
             return self.given[edge.spec.source.port]
         return self.outputs.get((edge.source_node, edge.spec.source.port), UNKNOWN)
 
-    def _join(self, first: Type, second: Type, node: Node, port: Port) -> Type:
-        """The type of a port that one of two producers feeds: where their lengths differ, the port has its own."""
-        if first.base != second.base or len(first.axes) != len(second.axes):
-            return second
-        axes = tuple(self._join_axis(a, b, node, port) for a, b in zip(first.axes, second.axes, strict=True))
-        return replace(second, axes=axes)
+    def _join_alternatives(self, node: Node) -> None:
+        """Ports that one of several producers feeds: where the lengths of these differ, the port has its own."""
+        first: dict[str, Type] = {}
+        for edge in self.graph.incoming[node.id]:
+            port, actual = edge.target_port, self._arriving(edge)
+            if port is None or port.variadic or edge.is_back or is_unknown(actual):
+                continue
+            if port.name not in first:
+                first[port.name] = actual
+            elif len(first[port.name].axes) == len(actual.axes):
+                pairs = zip(first[port.name].axes, actual.axes, strict=True)
+                axes = tuple(self._common_axis(a, b, f"{node.id}.{port.name}") for a, b in pairs)
+                self.common[node.id, port.name] = first[port.name] = replace(actual, axes=axes)
 
-    def _join_axis(self, first: Axis, second: Axis, node: Node, port: Port) -> Axis:
+    def _common_axis(self, first: Axis, second: Axis, owner: str) -> Axis:
         sizes = (self.unifier.equations.resolve(first.size), self.unifier.equations.resolve(second.size))
         if sizes[0] == sizes[1] or any(not size.terms for size in sizes) or first.items != second.items:
             return second
         if sizes not in self.joined:
-            symbol = f"{node.id}.{port.name}.{second.name}"
+            symbol = f"{owner}.{second.name}"
             self.unifier.equations.lengths.add(symbol)
             self.joined[sizes] = Size.of(symbol)
         return replace(second, size=self.joined[sizes])
+
+    def _in_common(self, actual: Type, common: Type | None) -> Type:
+        """What arrives, with the lengths that all producers of the port have in common."""
+        if common is None or len(common.axes) != len(actual.axes):
+            return actual
+        pairs = zip(actual.axes, common.axes, strict=True)
+        axes = tuple(mine if not mine.size.terms or not other.size.terms else other for mine, other in pairs)
+        return replace(actual, axes=axes)
 
     def _keeps_contracts(self, edge: Edge, actual: Type) -> bool:
         """Whether what arrives fits the declared inputs of the graphs and stages that the edge passes through."""
