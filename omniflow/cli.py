@@ -236,6 +236,18 @@ def schema(
 
 
 @app.command()
+def init(
+    name: Annotated[str, typer.Argument(help="Name of the card and of the new folder.")],
+    template: Annotated[str, typer.Option(help="text, speech or image.")] = "speech",
+    parent: Annotated[Path, typer.Option("--in", metavar="FOLDER", help="Where the folder is made.")] = Path(),
+) -> None:
+    """Start a card and a program, commented and ready to run."""
+    from omniflow.commands.init import start_project
+
+    raise typer.Exit(start_project(name, template=template, parent=parent))
+
+
+@app.command()
 def explain(code: Annotated[str, typer.Argument(help="A code such as OF2103; without one, all of them.")] = "") -> None:
     """Explain a diagnostic."""
     from omniflow.commands.explain import explain_code

@@ -24,7 +24,7 @@ Path = tuple[str, ...]
 
 @dataclass(slots=True, kw_only=True)
 class _Line:
-    """A line of the result; `comment` is put in one column with those of other lines of the same `block`.
+    """A line of the result; `comment` is put in one column with those of other lines of the same `block`, but for 0.
 
     Blank lines behind one that `keeps` them would become part of its value.
     """
@@ -60,7 +60,7 @@ def _finish(lines: list[_Line]) -> list[str]:
     """Puts comments in their columns."""
     columns: dict[int, int] = {}
     for line in lines:
-        if line.comment and len(line.text) <= MAX_COMMENTED:
+        if line.comment and line.block and len(line.text) <= MAX_COMMENTED:
             columns[line.block] = max(columns.get(line.block, 0), len(line.text))
     return [
         f"{line.text.ljust(columns.get(line.block, 0))}{GAP}{line.comment}" if line.comment else line.text
@@ -77,7 +77,7 @@ class _Writer:
     def mapping(self, group: Group, indent: int, path: Path) -> list[_Line]:
         """The entries of a mapping, one below the other."""
         self.blocks += 1
-        block, margin = self.blocks, " " * indent
+        block, margin = self.blocks if path else 0, " " * indent
         entries = self._sorted(group, path)
         braced = {id(entry): text for entry in entries if (text := self._braced(entry, indent, path)) is not None}
         keys = [len(_key(entry)) for entry in entries if id(entry) in braced and len(_key(entry)) <= MAX_KEY]
