@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import platform
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +122,7 @@ def test_without_a_compiler_or_when_switched_off_there_is_no_library(monkeypatch
 
 
 @needs_native
+@pytest.mark.heavy
 def test_the_library_is_built_once_into_the_users_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMNIFLOW_CACHE", str(tmp_path))
     path = library()
@@ -142,6 +145,24 @@ def test_a_broken_compiler_means_plain_torch_and_one_warning(
     monkeypatch.setenv("OMNIFLOW_CACHE", str(tmp_path / "cache"))
     assert library() is None
     assert ["cannot compile" in record.message for record in caplog.records] == [True]
+
+
+@needs_native
+@pytest.mark.heavy
+def test_a_compiler_without_openmp_builds_a_step_for_one_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = shutil.which(os.environ.get("CXX", "c++")) or "c++"
+    plain = tmp_path / "c++"
+    plain.write_text(f'#!/bin/sh\ncase "$*" in *-fopenmp*) exit 1;; esac\nexec {real} "$@"\n')
+    plain.chmod(0o755)
+    monkeypatch.setenv("CXX", str(plain))
+    monkeypatch.setenv("OMNIFLOW_CACHE", str(tmp_path / "cache"))
+    path = library()
+    assert path is not None
+    expected = _logits(random(WIDE, 0), prompts(5)[4], [23])
+    monkeypatch.setattr("omniflow.experts.lean.build.load_native", lambda: open_library(path))
+    assert torch.equal(_logits(random(WIDE, 0), prompts(5)[4], [23]), expected)
 
 
 @needs_native
