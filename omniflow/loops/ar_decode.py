@@ -203,10 +203,11 @@ class ARDecode(Loop[Decoding]):
         """A token leaves when it is chosen; its hidden state and embedding when it has been fed."""
         emits: list[Emit] = []
         prefix = "" if state.num_fed >= len(state.prompt) else PROMPT
+        ends = bool(prefix) and state.num_fed + result.fed == len(state.prompt)
         if result.out.hidden is not None:
-            emits.append(Emit(f"{prefix}hidden", result.out.hidden))
+            emits.append(Emit(f"{prefix}hidden", result.out.hidden, ends_port=ends))
         for name, tap in (result.out.taps or {}).items():
-            emits.append(Emit(f"{prefix}{name}", tap))
+            emits.append(Emit(f"{prefix}{name}", tap, ends_port=ends))
         if result.out.embeds is not None and not prefix:
             emits.append(Emit("embeds", result.out.embeds))
         state.num_fed += result.fed

@@ -21,11 +21,15 @@ S = TypeVar("S")
 
 
 class Emit(NamedTuple):
-    """A piece for an output port. `ends_item` separates the items that an op makes of a starred output."""
+    """A piece for an output port. `ends_item` separates the items that an op makes of a starred output.
+
+    `ends_port`: nothing more will leave there, so who needs the whole need not wait for the end of the node.
+    """
 
     port: str
     data: Value
     ends_item: bool = False
+    ends_port: bool = False
 
 
 class Wait(NamedTuple):

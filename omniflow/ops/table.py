@@ -18,6 +18,7 @@ from omniflow.ops.handoff import (
     zero_at,
 )
 from omniflow.ops.images import tokenize_fixed
+from omniflow.ops.places import Begun, by_role, prepend, project, put_first, spread_at, take, take_at, voice_id
 from omniflow.ops.segment import Rest, segment
 from omniflow.ops.sequence import Passed, add, clamp, concat, slice_range, strip
 from omniflow.ops.speech import Joined, Phrase, gather, join, spell
@@ -51,5 +52,13 @@ OPS: Mapping[str, Op] = {
     "append": Op(run=append, pieces=_ports("value")),
     "grid_positions": Op(run=grid_positions),
     "voice": Op(run=voice),
+    "voice_id": Op(run=voice_id),
+    "by_role": Op(run=by_role),
+    "take": Op(run=take),
+    "take_at": Op(run=take_at),
+    "spread_at": Op(run=spread_at),
+    "put_first": Op(run=put_first),
+    "prepend": Op(run=prepend, memory=Begun, pieces=_ports("value")),
+    "project": Op(run=project, pieces=_ports("rows")),
     "join": Op(run=join, memory=Joined, pieces=_ports("items")),
 }
