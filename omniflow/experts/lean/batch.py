@@ -47,7 +47,7 @@ class Span:
 class FlatBatch:
     """embeds: [T, E]; cos, sin: float32 [T, D / 2]; logit_rows: flat rows whose logits are wanted.
 
-    hidden_rows says whether the final hidden states of all rows are wanted; additions: one [T, E] per layer.
+    wants_hidden: the final hidden states of all rows are wanted; additions: one [T, E] per layer from layer 0 on.
     """
 
     embeds: Tensor
