@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from omniflow_compiler.graph import Component, Edge, Node, ProgramGraph
 from omniflow_compiler.library.signature import Port as PortSignature
@@ -77,6 +78,7 @@ def place(span: Span) -> Place:
     return Place(file=span.file, line=span.line, column=span.column)
 
 
+@lru_cache(maxsize=4096)
 def port_type(type: Type) -> PortType:
     """The part of a type that the runtime reads."""
     rate = type.rate

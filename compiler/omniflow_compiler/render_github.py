@@ -16,7 +16,8 @@ def _annotation(found: Diagnostic, sources: SourceSet) -> str:
     span = found.span
     properties: dict[str, object] = {}
     if span.file in sources.sources:
-        properties = {"file": sources.path_of(span.file), "line": span.line, "endLine": span.end_line, "col": span.column}
+        file = sources.path_of(span.file)
+        properties = {"file": file, "line": span.line, "endLine": span.end_line, "col": span.column}
         if span.end_line == span.line:
             properties["endColumn"] = span.end_column
     properties["title"] = f"{found.code}: {CODES[found.code].title}"

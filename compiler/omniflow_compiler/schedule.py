@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
 from typing import Any, Literal
@@ -321,17 +321,22 @@ def _names(kind: Any) -> tuple[str, ...]:
 
 def _fields(record: Json) -> dict[str, Json]:
     """A record as a dictionary, without places."""
-    kind: Hashable = type(record)
-    return {name: _json(getattr(record, name)) for name in _names(kind)}
+    kind: Any = type(record)
+    found = {name: getattr(record, name) for name in _names(kind)}
+    return {name: value if type(value) in _PLAIN else _json(value) for name, value in found.items()}
+
+
+_PLAIN = frozenset((str, int, float, bool, type(None)))
 
 
 def _json(value: Json) -> Json:
-    if value is None or isinstance(value, str | int | float):
+    kind = type(value)
+    if kind in _PLAIN:
         return value
+    if kind is tuple or kind is list:
+        return [item if type(item) in _PLAIN else _json(item) for item in value]
     if isinstance(value, Mapping):
         return {key: _json(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_json(item) for item in value]
     return _fields(value)
 
 
