@@ -43,7 +43,7 @@ def wide(size: int) -> Iterator[str]:
     """All nodes but the last read the input; the last reads a neighbour, and so does every hundredth."""
     for i in range(size):
         yield f"  - x -> n{i}.b\n"
-        yield f"  - n{i - 1}.sum -> n{i}.a\n" if i % 100 == 99 or i == size - 1 and i else f"  - x -> n{i}.a\n"
+        yield f"  - n{i - 1}.sum -> n{i}.a\n" if i % 100 == 99 or (i == size - 1 and i) else f"  - x -> n{i}.a\n"
 
 
 def mixed(size: int) -> Iterator[str]:
@@ -126,7 +126,10 @@ def verdicts(rows: list[Row]) -> Iterator[tuple[str, bool]]:
             yield f"{found.shape} {found.nodes}: {found.cpu_seconds} s of {limit} s", found.cpu_seconds < limit
         if found.nodes in MEGABYTES:
             most = MEGABYTES[found.nodes]
-            yield f"{found.shape} {found.nodes}: {found.peak_megabytes} MB of {most:.0f} MB", found.peak_megabytes < most
+            yield (
+                f"{found.shape} {found.nodes}: {found.peak_megabytes} MB of {most:.0f} MB",
+                found.peak_megabytes < most,
+            )
     for shape in SHAPES:
         times = {found.nodes: found.cpu_seconds for found in rows if found.shape == shape}
         if 1_000 in times and 10_000 in times:
