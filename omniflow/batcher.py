@@ -32,21 +32,23 @@ class Readiness:
     `due` are the nodes that have ready units and lead to an output on which the request has not been heard.
     """
 
-    __slots__ = ("counts", "deferred", "due", "mask", "unheard")
+    __slots__ = ("counts", "deferred", "due", "leading", "mask", "unheard")
 
     def __init__(self, num_nodes: int, unheard: Mapping[str, int]) -> None:
         self.counts = [0] * num_nodes
         self.mask = 0
         self.unheard = dict(unheard)  # output -> the nodes that lead there
+        self.leading = 0
         self.due = 0
         self.deferred: list[Unit] = []
+        self._set_leading()
 
     def add(self, index: int) -> None:
         """A unit of that node became ready."""
         self.counts[index] += 1
         if self.counts[index] == 1:
             self.mask |= 1 << index
-            self._set_due()
+            self.due = self.mask & self.leading
 
     def remove(self, index: int) -> bool:
         """A unit of that node is not ready any more; whether it was the last."""
@@ -54,43 +56,47 @@ class Readiness:
         if self.counts[index]:
             return False
         self.mask &= ~(1 << index)
-        self._set_due()
+        self.due = self.mask & self.leading
         return True
 
     def hear(self, output: str) -> None:
-        """The first piece of an output left."""
-        self.unheard.pop(output, None)
-        self._set_due()
+        """The first piece of an output left. With the last output nothing is due any more, and nothing is counted."""
+        if self.unheard.pop(output, None) is not None:
+            self._set_leading()
 
     def take_deferred(self) -> list[Unit]:
         """All that wait, to be looked at again."""
         units, self.deferred = self.deferred, []
         return units
 
-    def _set_due(self) -> None:
-        leading = 0
+    def _set_leading(self) -> None:
+        self.leading = 0
         for nodes in self.unheard.values():
-            leading |= nodes
-        self.due = self.mask & leading
+            self.leading |= nodes
+        self.due = self.mask & self.leading
+
+
+OPS, INNER, LOOPS = 0, 1, 2  # ranks of groups
 
 
 class Group:
     """Ready units of one key in order of arrival. Keys begin with their family: what kind of batch, on which expert."""
 
-    __slots__ = ("depth", "family", "is_op", "key", "units")
+    __slots__ = ("depth", "family", "key", "rank", "units")
 
-    def __init__(self, key: tuple[Hashable, ...], *, is_op: bool) -> None:
+    def __init__(self, key: tuple[Hashable, ...], rank: int) -> None:
         self.key = key
         self.family = key[:2]
-        self.is_op = is_op
-        self.depth = -1.0  # of the deepest node that put a unit in
+        self.rank = rank
+        self.depth = -1  # of the deepest node that put a unit in
         self.units: OrderedDict[int, Unit] = OrderedDict()  # by identity
 
 
 class Batcher:
     """Holds the ready units and chooses whose turn it is.
 
-    Ops go first. Then families take turns, so that no request keeps another from starting; a new family comes first.
+    Ops go first, then inner runs, which fall into step that way and end by themselves. All other families take turns,
+    so that no request keeps another from starting; a new family comes first.
     Until a request has been heard on an output, its own units wait for its units further down that lead there: the
     first sentence is spoken before the second is written. What a unit costs here does not depend on how many wait.
     """
@@ -99,21 +105,21 @@ class Batcher:
         self.limits = limits
         self.recheck = recheck  # whose deferred units may have become due
         self.groups: dict[Hashable, Group] = {}
-        self.num_ready = 0
         self._turn = 0
         self._served: dict[Hashable, int] = {}  # family -> its last turn
 
-    def put(self, unit: Unit, depth: float) -> None:
+    def put(self, unit: Unit) -> None:
         """A unit became ready."""
-        self.num_ready += 1
         run = unit.lane.node
-        run.request.readiness.add(run.bound.index)
-        self._insert(unit, depth)
+        readiness = run.request.readiness
+        if readiness.leading:
+            readiness.add(run.bound.index)
+        self._insert(unit, run.bound.spec.depth)
 
-    def _insert(self, unit: Unit, depth: float) -> None:
+    def _insert(self, unit: Unit, depth: int) -> None:
         group = self.groups.get(unit.key)
         if group is None:
-            group = self.groups[unit.key] = Group(unit.key, is_op=unit.kind == "op")
+            group = self.groups[unit.key] = Group(unit.key, _rank(unit))
         group.units[id(unit)] = unit
         if depth > group.depth:
             group.depth = depth
@@ -149,15 +155,14 @@ class Batcher:
                 return units
         return []
 
-    def _order(self, group: Group) -> tuple[bool, int, float]:
-        """Ops, then the family that has waited longest, then the deepest."""
-        return not group.is_op, 0 if group.is_op else self._served.get(group.family, 0), -group.depth
+    def _order(self, group: Group) -> tuple[int, int, int]:
+        """The lower rank, then the family that has waited longest, then the deepest."""
+        return group.rank, 0 if group.rank == OPS else self._served.get(group.family, 0), -group.depth
 
     def _leave(self, unit: Unit) -> None:
-        self.num_ready -= 1
         run = unit.lane.node
         readiness = run.request.readiness
-        if readiness.remove(run.bound.index) and readiness.deferred:
+        if readiness.leading and readiness.remove(run.bound.index) and readiness.deferred:
             self.recheck.append(readiness)
 
     def _admit(self, group: Group) -> list[Unit]:
@@ -167,9 +172,9 @@ class Batcher:
         divisible: list[Unit] = []
         while ready and len(taken) + len(divisible) < width:
             unit = ready.popitem(last=False)[1]
-            run = unit.lane.node
-            if run.bound.downstream & run.request.readiness.due and not group.is_op:
-                run.request.readiness.deferred.append(unit)
+            readiness = unit.lane.node.request.readiness
+            if readiness.due and group.rank == LOOPS and unit.lane.node.bound.downstream & readiness.due:
+                readiness.deferred.append(unit)
             else:
                 (divisible if unit.divisible else taken).append(unit)
         if divisible:
@@ -187,3 +192,9 @@ class Batcher:
             unit.grant = min(unit.size, left)
             left -= unit.grant
             taken.append(unit)
+
+
+def _rank(unit: Unit) -> int:
+    if unit.kind == "op":
+        return OPS
+    return INNER if unit.expert is not None else LOOPS

@@ -47,7 +47,7 @@ class Item:
 
     def __init__(self, index: int, *, skip: int) -> None:
         self.index = index
-        self.pieces: deque[Value] = deque()
+        self.pieces: deque[tuple[Value, int]] = deque()  # with their lengths
         self.base = 0  # position of the first element still held
         self.total = 0  # position after the last element that came
         self.taken = skip  # position of the next new element
@@ -57,9 +57,12 @@ class Item:
     def span(self, start: int, stop: int) -> list[Value]:
         """The pieces of elements `start .. stop`."""
         found, at = [], self.base
-        for piece in self.pieces:
-            end = at + length(piece)
-            if end > start and at < stop:
+        for piece, size in self.pieces:
+            end = at + size
+            if at >= start and end <= stop:
+                if size:
+                    found.append(piece)
+            elif end > start and at < stop:
                 found.append(cut(piece, max(start - at, 0), min(stop, end) - at))
             if end >= stop:
                 break
@@ -68,8 +71,8 @@ class Item:
 
     def drop(self, before: int) -> None:
         """Forgets pieces that lie wholly before that position."""
-        while self.pieces and self.base + length(self.pieces[0]) <= before:
-            self.base += length(self.pieces.popleft())
+        while self.pieces and self.base + self.pieces[0][1] <= before:
+            self.base += self.pieces.popleft()[1]
 
 
 class Channel:
@@ -98,8 +101,8 @@ class Channel:
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
-    def put(self, data: Value, item: int, ends_item: bool) -> None:
-        """A piece of an item; `data` None ends the item without adding to it."""
+    def put(self, data: Value, item: int, ends_item: bool, size: int | None = None) -> None:
+        """A piece of an item, `size` elements long if that is known; `data` None ends the item without adding to it."""
         if self.is_closed:
             return
         held = self.items.get(item)
@@ -107,11 +110,11 @@ class Channel:
             held = self.items[item] = Item(item, skip=self.spec.start)
         count = 0
         if data is not None:
-            count = length(data)
-            held.pieces.append(data)
-            held.total += count
-            self.num_put += count
-            count = min(count, max(held.total - held.taken, 0))
+            size = length(data) if size is None else size
+            held.pieces.append((data, size))
+            held.total += size
+            self.num_put += size
+            count = min(size, max(held.total - held.taken, 0))
         if ends_item:
             held.is_ended = True
             self.num_items += 1
@@ -127,7 +130,7 @@ class Channel:
         if self.is_ended:
             return
         if not self.is_starred and not self.items and not self.num_items:
-            self.put(None, 0, True)
+            self.put(None, 0, True, 0)
         for held in self.items.values():
             if not held.is_ended:
                 held.is_ended = True
@@ -157,7 +160,7 @@ class Channel:
 
     def recount(self) -> int:
         """Elements held, counted from the pieces themselves."""
-        return sum(length(piece) for held in self.items.values() for piece in held.pieces)
+        return sum(length(piece) for held in self.items.values() for piece, _ in held.pieces)
 
     # -- reading ---------------------------------------------------------------------------------------------------
 

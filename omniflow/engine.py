@@ -248,21 +248,20 @@ class Engine:
         had_no_room, lane.waits_on = lane.waits_on == POOL, None
         try:
             answer = run.bound.loop.next(lane.state)
-            if isinstance(answer, Done):
+            if type(answer) is Done:
                 self._close(lane, answer.reason)
         except Exception as error:  # noqa: BLE001  the request's boundary
             self._fail(run, describe(error))
             return
-        if isinstance(answer, Wait):
+        if type(answer) is Wait:
             lane.waits_on = answer.on
             if answer.on == POOL:
                 (self._roomless.appendleft if had_no_room else self._roomless.append)(lane)
                 return
-        elif isinstance(answer, Unit):
+        elif type(answer) is Unit:
             answer.lane = lane
             lane.unit = answer
-            # Inner runs end before outer steps go on: requests that began apart fall into step.
-            self.batcher.put(answer, run.bound.spec.depth + (0.5 if answer.expert is not None else 0.0))
+            self.batcher.put(answer)
         if had_no_room:
             self._give_room()
 

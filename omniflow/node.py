@@ -214,7 +214,7 @@ class NodeRun:
         self.count.emitted[port] = self.count.emitted.get(port, 0) + size
         trace = self.agenda.trace
         for output in outputs:
-            output.put(data, item, ends_item)
+            output.put(data, item, ends_item, size)
             if trace is not None:
                 event = TransferEvent(self.agenda.clock, self.request.id, output.id, item, size, ends_item)
                 trace.transfers.append(event)
@@ -233,7 +233,7 @@ class NodeRun:
                 return
             for outputs in self.outputs.values():
                 for output in outputs:
-                    output.put(None, head.item, True)
+                    output.put(None, head.item, True, 0)
             del self.lanes[self.head]
             self.head += 1
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from omniflow.values import Value, concat, is_starred, length
+from omniflow.values import Value, concat, is_starred
 from omniflow_compiler.schedule import Output
 
 if TYPE_CHECKING:
@@ -47,15 +47,15 @@ class Outlet:
         self.first: float | None = None  # when the first piece came, by the engine's clock
         self.last: float | None = None
 
-    def put(self, data: Value, item: int, ends_item: bool) -> None:
-        """A piece came; data None only ends the item."""
+    def put(self, data: Value, item: int, ends_item: bool, size: int) -> None:
+        """A piece of `size` elements came; data None only ends the item."""
         if self.keep:
             pieces = self.items.setdefault(item, [])
             if data is not None:
                 pieces.append(data)
         if data is not None:
             self.num_pieces += 1
-            self.num_elements += length(data)
+            self.num_elements += size
             self.last = self.agenda.clock
             if self.first is None:
                 self.first = self.last

@@ -23,7 +23,7 @@ def is_starred(kind: PortType) -> bool:
 def length(value: Value) -> int:
     """Elements along the leading axis; values without one count as a single element."""
     if isinstance(value, Tensor):
-        return value.shape[0] if value.ndim else 1
+        return value.size(0) if value.dim() else 1
     return len(value) if isinstance(value, str) else 1
 
 

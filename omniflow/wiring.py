@@ -12,7 +12,7 @@ from omniflow.channel import ITEMS, PIECES, VALUE, Channel
 from omniflow.node import Agenda, BoundNode, NodeRun
 from omniflow.request import Request
 from omniflow.stream import Outlet
-from omniflow.values import Value
+from omniflow.values import Value, length
 from omniflow_compiler.schedule import Channel as ChannelSpec
 from omniflow_compiler.schedule import Schedule
 
@@ -41,7 +41,7 @@ def build(request: Request, bound: Bound, agenda: Agenda) -> None:
             writer.outputs.setdefault(output.port, []).append(outlet)
     for channel, value in feeds:
         for item, part in enumerate(value if channel.is_starred else [value]):
-            channel.put(part, item, True)
+            channel.put(part, item, True, length(part))
         channel.end()
     for run in runs.values():
         run.wake()
