@@ -2,8 +2,8 @@
 
     python benchmarks/cascade.py [--family null|smol] [--json FILE]
 
-The baseline is what a script does: the whole reply, then its words one by one, then each sentence's sound at once, request
-after request, on the very same expert objects. Both give the same text and the same number of samples.
+The baseline is what a script does: the whole reply, then its words one by one, then each sentence's sound at once,
+request after request, on the very same expert objects. Both give the same text and the same number of samples.
 """
 
 from __future__ import annotations
