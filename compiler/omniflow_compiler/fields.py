@@ -16,6 +16,8 @@ from omniflow_compiler.names import unknown
 from omniflow_compiler.source import Span
 from omniflow_compiler.spec import Attribute, Name
 
+STAND_IN = 1  # for a number that is not there, so that one mistake is one diagnostic
+
 
 def fill_in(
     written: Mapping[str, Attribute], owner: str, components: Mapping[str, Component], report: Report
@@ -49,7 +51,7 @@ class _Filler:
         elif field not in component.signature.sizes:
             at, known = Name(text=field, span=span), component.signature.sizes
             unknown(self.report, codes.UNKNOWN_PARAM, at, known, "number", f" of `{component.signature.use}`")
-        return 0 if component is None else component.sizes.get(field, 0)
+        return STAND_IN if component is None else component.sizes.get(field, STAND_IN)
 
     def _component(self, name: str) -> Component | None:
         """The component as seen from its owner: in a workflow, names of a stage are prefixed with the stage's."""
