@@ -4,81 +4,89 @@ from __future__ import annotations
 
 from omniflow_compiler.library.signature import Attribute, OpSignature, Port, Ports
 
-
-def _ports(inputs: tuple[Port, ...], outputs: tuple[Port, ...]) -> Ports:
-    return Ports(inputs=inputs, outputs=outputs)
-
-
 _MARKED = Attribute(name="ids", type="ids", required=True, doc="Tokens whose places are meant.")
+_ROWS = Port(name="rows", type="?a[T, ...]")
+_FEW = Port(name="values", type="?a[K, ...]")
+_TOKENS = Port(name="tokens", type="tokens[T]")
+_GRIDS = Port(
+    name="grids",
+    type="i64[N*, 3]",
+    required=False,
+    doc="Frames, rows and columns of patches of each picture, in order.",
+)
 
 SIGNATURES = (
     OpSignature(
         name="ids",
-        ports=_ports((), (Port(name="tokens", type="tokens[K]"),)),
+        ports=Ports(inputs=(), outputs=(Port(name="tokens", type="tokens[K]"),)),
         attributes=(Attribute(name="ids", type="ids", required=True, doc="What it gives."),),
         doc="Tokens that are always the same.",
     ),
     OpSignature(
         name="repeat_id",
-        ports=_ports((Port(name="like", type="?a[T, ...]"),), (Port(name="tokens", type="tokens[T]"),)),
+        ports=Ports(inputs=(Port(name="like", type="?a[T, ...]"),), outputs=(_TOKENS,)),
         attributes=(Attribute(name="id", type="int", required=True, minimum=0, doc="The token."),),
         doc="One token, as often as another value has rows.",
     ),
     OpSignature(
-        name="embed", needs="language_model", barrier=False,
-        ports=_ports((Port(name="tokens", type="tokens[T] < vocabulary", streams=True),), (Port(name="embeds", type="act[T, hidden]", streams=True),)),
+        name="embed",
+        needs="language_model",
+        barrier=False,
+        ports=Ports(
+            inputs=(Port(name="tokens", type="tokens[T] < vocabulary", streams=True),),
+            outputs=(Port(name="embeds", type="act[T, hidden]", streams=True),),
+        ),
         doc="Input embeddings of tokens.",
     ),
     OpSignature(
         name="zero_at",
-        ports=_ports((Port(name="rows", type="?a[T, ...]"), Port(name="tokens", type="tokens[T]")), (Port(name="rows", type="?a[T, ...]"),)),
+        ports=Ports(inputs=(_ROWS, _TOKENS), outputs=(_ROWS,)),
         attributes=(_MARKED,),
         doc="Zeroes the rows at the places of certain tokens.",
     ),
     OpSignature(
         name="put_at",
-        ports=_ports(
-            (Port(name="rows", type="?a[T, ...]"), Port(name="tokens", type="tokens[T]"), Port(name="values", type="?a[A, ...]")),
-            (Port(name="rows", type="?a[T, ...]"),),
-        ),
+        ports=Ports(inputs=(_ROWS, _TOKENS, Port(name="values", type="?a[A, ...]")), outputs=(_ROWS,)),
         attributes=(_MARKED,),
         doc="Puts other rows, in order, at the places of certain tokens; there must be as many.",
     ),
     OpSignature(
         name="add_last",
-        ports=_ports((Port(name="rows", type="?a[T, ...]"), Port(name="values", type="?a[K, ...]")), (Port(name="rows", type="?a[T, ...]"),)),
+        ports=Ports(inputs=(_ROWS, _FEW), outputs=(_ROWS,)),
         doc="Adds rows to the last rows of a value.",
     ),
     OpSignature(
         name="put_last",
-        ports=_ports((Port(name="rows", type="?a[T, ...]"), Port(name="values", type="?a[K, ...]")), (Port(name="rows", type="?a[T, ...]"),)),
+        ports=Ports(inputs=(_ROWS, _FEW), outputs=(_ROWS,)),
         doc="Puts other rows in place of the last rows of a value.",
     ),
     OpSignature(
-        name="append", barrier=False,
-        ports=_ports(
-            (Port(name="value", type="?a[T, ...] @ r", streams=True), Port(name="tail", type="?a[K, ...]")),
-            (Port(name="value", type="?a[T2, ...] @ r", streams=True),),
+        name="append",
+        barrier=False,
+        ports=Ports(
+            inputs=(Port(name="value", type="?a[T, ...] @ r", streams=True), Port(name="tail", type="?a[K, ...]")),
+            outputs=(Port(name="value", type="?a[T2, ...] @ r", streams=True),),
         ),
         doc="A stream, and behind its end a value.",
     ),
     OpSignature(
         name="grid_positions",
-        ports=_ports(
-            (Port(name="tokens", type="tokens[P]"), Port(name="grids", type="i64[N*, 3]", required=False, doc="Frames, rows and columns of patches of each picture, in order.")),
-            (Port(name="positions", type="i64[P, 3]", doc="In time, row and column."),),
+        ports=Ports(
+            inputs=(Port(name="tokens", type="tokens[P]"), _GRIDS),
+            outputs=(Port(name="positions", type="i64[P, 3]", doc="In time, row and column."),),
         ),
         attributes=(
             _MARKED,
-            Attribute(name="merge", type="int", default=1, minimum=1, doc="Patches per token along rows and along columns."),
+            Attribute(name="merge", type="int", default=1, minimum=1, doc="Patches per token along each side."),
         ),
         doc="Positions of tokens, where runs of certain tokens stand for the patches of pictures (M-RoPE of Qwen2-VL).",
     ),
     OpSignature(
-        name="voice", needs="voices",
-        ports=_ports(
-            (Port(name="name", type="text"),),
-            (
+        name="voice",
+        needs="voices",
+        ports=Ports(
+            inputs=(Port(name="name", type="text"),),
+            outputs=(
                 Port(name="token", type="tokens[1] < vocabulary"),
                 Port(name="vector", type="f32[speaker]"),
                 Port(name="reference", type="f32[C, mels]"),
@@ -86,4 +94,4 @@ SIGNATURES = (
         ),
         doc="What is known of a voice: a token, a vector and a reference clip.",
     ),
-)  # fmt: skip
+)
