@@ -1,4 +1,4 @@
-"""Whatever is submitted, stepped, cancelled, held or broken in whatever order: every request ends once and all is freed."""
+"""Submit, step, cancel, hold and break in any order: every request ends once and all is freed."""
 
 from __future__ import annotations
 
