@@ -229,4 +229,7 @@ class TileDecoder(Protocol):
         """Pixels per latent element, along both axes."""
 
     def decode_tiles(self, tiles: Sequence[Tensor]) -> list[Tensor]:
-        """Pixels [scale * h, scale * w, channels] of latents [C, h, w]; all tiles of a call have one shape."""
+        """Pixels [scale * h, scale * w, channels] of latents [C, h, w], or frames [F, ...] of them of [C, T, h, w].
+
+        All tiles of a call have one shape.
+        """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -9,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from omniflow.experts.hf_folder import DIFFUSERS, diffusers_module, dtype_of, fill, folder_of, read_config
-from omniflow.experts.hf_rows import by_shape
+from omniflow.experts.hf_rows import by_shape, keep_rows_apart
 from omniflow.experts.lean import CheckpointError
 from omniflow.experts.pixels import whole_pixels
 from omniflow.experts.scheduler_config import check_scheduler
@@ -112,6 +113,11 @@ def _places(rows: int, columns: int) -> Tensor:
     return places.view(-1, 3)
 
 
+def _sees_vectors(name: str) -> bool:
+    """Layers over one vector per request: embeddings of time, text and guidance, and what they modulate."""
+    return name == "time_text_embed" or re.search(r"norm(1|1_context|_out)?\.linear$", name) is not None
+
+
 def load_transformer(spec: Expert, _cache: Cache | None) -> FluxTransformer:
     """From `transformer/`; `vae/` tells how many pixels a latent element is."""
     from diffusers import FluxTransformer2DModel
@@ -124,8 +130,9 @@ def load_transformer(spec: Expert, _cache: Cache | None) -> FluxTransformer:
     if config.get("patch_size", 1) != 1 or config.get("out_channels") not in (None, config.get("in_channels")):
         raise CheckpointError(f"{folder / 'config.json'}: patch_size and out_channels are supported as FLUX has them")
     module = fill(diffusers_module(folder, FluxTransformer2DModel, config), folder, DIFFUSERS, spec)
+    device = torch.device(spec.device)
     return FluxTransformer(
-        module.to(torch.device(spec.device)),
+        keep_rows_apart(module.to(device), _sees_vectors, device),
         channels=int(config.get("in_channels", 64)) // PATCH**2,
         scale=2 ** (len(blocks) - 1),
         embeds_guidance=bool(config.get("guidance_embeds", False)),

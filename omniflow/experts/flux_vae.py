@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from omniflow.experts.hf_folder import DIFFUSERS, diffusers_module, dtype_of, fill, folder_of, read_config
+from omniflow.experts.hf_rows import decode_rows
 from omniflow_compiler.schedule import Cache, Expert
 
 
@@ -24,9 +25,9 @@ class KlDecoder:
 
     @torch.inference_mode()
     def decode_tiles(self, tiles: Sequence[Tensor]) -> list[Tensor]:
-        """One forward; pixels are in [0, 1]."""
+        """Pixels are in [0, 1]."""
         latents = torch.stack(list(tiles)).to(self.device, self.dtype) / self._factor + self._shift
-        pixels = self._model.decode(latents, return_dict=False)[0]
+        pixels = decode_rows(latents, lambda rows: self._model.decode(rows, return_dict=False)[0])
         return list((pixels / 2 + 0.5).clamp(0, 1).permute(0, 2, 3, 1).float())
 
 

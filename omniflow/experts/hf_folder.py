@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -95,8 +96,9 @@ def fill(
     wanted = _aliases(module)
     chosen = {names: _check(names, module, stored, checkpoint) for names in wanted}
     known = {name for names in wanted for name in names}
+    spare = tuple(getattr(module, "_keys_to_ignore_on_load_unexpected", None) or ())  # patterns of the original
     for own, name in stored.items():
-        if own not in known:
+        if own not in known and not any(re.search(pattern, own) for pattern in spare):
             raise CheckpointError(f"{checkpoint.file_of(name)}: tensor {name} has no place in this architecture")
     dtype, device = dtype_of(spec), torch.device(spec.device)
     exact = tuple(getattr(module, "_keep_in_fp32_modules", None) or ()) if stem == DIFFUSERS else ()

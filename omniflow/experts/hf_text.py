@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import html
+import re
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +23,11 @@ Row = Mapping[str, Tensor]
 
 
 class HfTokenizer:
-    """Role Tokenizer, and of `tokenize_fixed`, over a tokenizer of transformers."""
+    """Role Tokenizer, and of `tokenize_fixed`, over a tokenizer of transformers. tidy: what text goes through first."""
 
-    def __init__(self, tokenizer: Any) -> None:
+    def __init__(self, tokenizer: Any, tidy: Callable[[str], str] = str) -> None:
         self._tokenizer = tokenizer
+        self._tidy = tidy
 
     @property
     def stop_ids(self) -> Sequence[int]:
@@ -32,14 +37,14 @@ class HfTokenizer:
 
     def encode(self, text: str) -> list[int]:
         """Ids with the special ones that the tokenizer adds."""
-        return list(self._tokenizer(text).input_ids)
+        return list(self._tokenizer(self._tidy(text)).input_ids)
 
     def encode_fixed(self, text: str, length: int) -> tuple[list[int], list[int]]:
         """Exactly `length` ids (0: the tokenizer's own most) and which of them are text. Errors: ValueError."""
         length = length or int(self._tokenizer.model_max_length)
         if length > 1 << 20:
             raise ValueError("the tokenizer does not say how many tokens its model reads; give the op a length")
-        found = self._tokenizer(text, padding="max_length", max_length=length, truncation=True)
+        found = self._tokenizer(self._tidy(text), padding="max_length", max_length=length, truncation=True)
         return list(found.input_ids), list(found.attention_mask)
 
     def encode_chat(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
@@ -138,14 +143,26 @@ def load_tokenizer_2(spec: Expert, _cache: Cache | None) -> HfTokenizer:
     return open_tokenizer(folder_of(spec, *PIPELINES) / "tokenizer_2")
 
 
-def open_tokenizer(folder: Path) -> HfTokenizer:
+def load_tidy_tokenizer(spec: Expert, _cache: Cache | None) -> HfTokenizer:
+    """From `tokenizer/`; text is tidied first, as Wan's pipeline does."""
+    return open_tokenizer(folder_of(spec, *PIPELINES) / "tokenizer", tidy_text)
+
+
+def tidy_text(text: str) -> str:
+    """Broken encodings mended when ftfy is installed, character references resolved, spaces evened out."""
+    if find_spec("ftfy") is not None:
+        text = import_module("ftfy").fix_text(text)
+    return re.sub(r"\s+", " ", html.unescape(html.unescape(text))).strip()
+
+
+def open_tokenizer(folder: Path, tidy: Callable[[str], str] = str) -> HfTokenizer:
     """The tokenizer of a folder; nothing is looked for elsewhere. Errors: CheckpointError."""
     from transformers import AutoTokenizer
 
     if not folder.is_dir():
         raise CheckpointError(f"{folder}: there is no such folder, and the tokenizer should be in it")
     try:
-        return HfTokenizer(AutoTokenizer.from_pretrained(str(folder), local_files_only=True))
+        return HfTokenizer(AutoTokenizer.from_pretrained(str(folder), local_files_only=True), tidy)
     except (OSError, ValueError, KeyError) as error:
         raise CheckpointError(f"{folder}: holds no tokenizer that can be read: {error}") from None
 

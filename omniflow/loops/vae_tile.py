@@ -26,7 +26,7 @@ class Tile(NamedTuple):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Painting:
-    """One latent [C, H, W]; pixels and weights [s * H, s * W, ...] gather the tiles done so far."""
+    """One latent [C, ..., H, W]; pixels and weights [..., s * H, s * W, C] gather the tiles done so far."""
 
     latent: Tensor
     tiles: Sequence[Tile]
@@ -37,7 +37,7 @@ class Painting:
 
 
 class VaeTile(Loop[Painting]):
-    """Port in: a latent [C, H, W]. Port out: an image [s * H, s * W, channels]."""
+    """Port in: a latent [C, H, W] or [C, T, H, W]. Port out: an image [s * H, s * W, channels], or frames of them."""
 
     lanes: ClassVar[int] = 4
 
@@ -50,8 +50,8 @@ class VaeTile(Loop[Painting]):
         """Errors: ValueError when tiles overlap by half or more."""
         latent: Tensor = start.values[self.entry]
         side, overlap = int(start.params.get("tile", 0)), int(start.params.get("overlap", 0))
-        if latent.ndim != 3:
-            raise ValueError(f"a latent has shape [C, H, W], not {list(latent.shape)}")
+        if latent.ndim not in (3, 4):
+            raise ValueError(f"a latent has shape [C, H, W] or [C, T, H, W], not {list(latent.shape)}")
         if side and 2 * overlap >= side:
             raise ValueError(f"tiles of {side} cannot overlap by {overlap}; half a tile is too much")
         height, width = latent.shape[-2:]
@@ -64,7 +64,7 @@ class VaeTile(Loop[Painting]):
         if state.next_tile == len(state.tiles):
             return Done("end")
         tile = state.tiles[state.next_tile]
-        part = state.latent[:, tile.top : tile.top + tile.height, tile.left : tile.left + tile.width]
+        part = state.latent[..., tile.top : tile.top + tile.height, tile.left : tile.left + tile.width]
         return Unit("vae_tile", ("vae", id(self.expert), tuple(part.shape)), state, payload=part)
 
     @torch.inference_mode()
@@ -84,14 +84,16 @@ class VaeTile(Loop[Painting]):
         scale = self.expert.scale
         height, width = state.latent.shape[-2:]
         if state.pixels is None or state.weights is None:
-            state.pixels = result.new_zeros(scale * height, scale * width, *result.shape[2:])
+            state.pixels = result.new_zeros(*result.shape[:-3], scale * height, scale * width, result.shape[-1])
             state.weights = result.new_zeros(scale * height, scale * width, 1)
         down = _ramp(tile.top, tile.height, height, state.overlap, scale)
         across = _ramp(tile.left, tile.width, width, state.overlap, scale)
         weight = (down[:, None] * across)[..., None].to(result)
         at = (
+            ...,
             slice(scale * tile.top, scale * (tile.top + tile.height)),
             slice(scale * tile.left, scale * (tile.left + tile.width)),
+            slice(None),
         )
         state.pixels[at] += weight * result
         state.weights[at] += weight
@@ -125,7 +127,7 @@ def _ramp(first: int, length: int, size: int, overlap: int, scale: int) -> Tenso
 
 
 def _checked(result: Tensor, part: Tensor, scale: int) -> Tensor | BadResult:
-    if result.shape[:2] != (scale * part.shape[1], scale * part.shape[2]):
+    if result.ndim != part.ndim or result.shape[-3:-1] != (scale * part.shape[-2], scale * part.shape[-1]):
         return BadResult(f"pixels {list(result.shape)} of a latent tile {list(part.shape)}")
-    problem = problem_of(result, num_axes=3)
+    problem = problem_of(result)
     return BadResult(problem) if problem else result
