@@ -248,6 +248,14 @@ def init(
 
 
 @app.command()
+def lsp(plugins: Plugins = None) -> None:
+    """Serve an editor: faults, types, definitions, completion, layout and fixes of specs."""
+    from omniflow.commands.lsp import serve
+
+    raise typer.Exit(serve(plugins or []))
+
+
+@app.command()
 def explain(code: Annotated[str, typer.Argument(help="A code such as OF2103; without one, all of them.")] = "") -> None:
     """Explain a diagnostic."""
     from omniflow.commands.explain import explain_code

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from omniflow_compiler.spec import CardSpec, Name
 from omniflow_compiler.suggest import did_you_mean
 
 MAX_SIBLINGS = 200
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z")
 
 
 def find_card(program: Path, name: Name, sources: SourceSet, report: Report) -> tuple[Path, Mapping] | None:
@@ -24,10 +26,15 @@ def find_card(program: Path, name: Name, sources: SourceSet, report: Report) -> 
     if name.text.endswith((".yaml", ".yml")):
         return _by_path(program, name, sources, report)
     found: dict[str, Path] = {}
+    nameless: list[Path] = []
     for path in _files(program.parent, "card"):
         identity = _identity(path, "card")
-        if identity is not None:
+        if identity is not None and _ID.match(identity[0]):
             found.setdefault(identity[0], path)
+        else:
+            nameless.append(path)
+    if name.text not in found and nameless:
+        return _document(nameless[0], sources, report)  # it says itself why it has no name
     if name.text not in found:
         help = did_you_mean(name.text, found, "card")
         report.add(codes.UNKNOWN_CARD, name.span, f"no card `{name.text}` in this folder", help=help)
@@ -70,6 +77,12 @@ def sibling_programs(card_path: Path, card: CardSpec, besides: Path) -> Iterator
         if identity is not None and path.resolve() != besides.resolve():
             if identity[1] in (card.id.text, card_path.name, f"./{card_path.name}"):
                 yield path
+
+
+def cards_beside(path: Path) -> list[str]:
+    """The ids of the cards in a file's folder."""
+    found = [_identity(each, "card") for each in _files(path.parent, "card")]
+    return sorted({identity[0] for identity in found if identity is not None and identity[0]})
 
 
 def _files(folder: Path, kind: str) -> list[Path]:
