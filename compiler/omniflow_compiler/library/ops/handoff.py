@@ -12,7 +12,7 @@ _GRIDS = Port(
     name="grids",
     type="i64[N*, 3]",
     required=False,
-    doc="Frames, rows and columns of patches of each picture, in order.",
+    doc="Frames, rows, columns of patches of each picture, in order.",
 )
 
 SIGNATURES = (
