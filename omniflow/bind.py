@@ -164,7 +164,7 @@ _LOADED: dict[str, Any] = {}  # experts of this process
 
 
 def find_loader(spec: Expert) -> Loader:
-    """The loader that `use` names: of a plugin file, built in, or of a package. Errors: BindError naming what there is."""
+    """The loader that `use` names: a plugin's, built in, or a package's. Errors: BindError naming those there are."""
     for module in plugin_modules():
         own: Loader | None = vars(module).get("LOADERS", {}).get(spec.use)
         if own is not None:

@@ -33,7 +33,8 @@ def load(
 ) -> Engine:
     """Loads what the schedule names, once per process, and gives an engine for it.
 
-    experts: ready-made ones by component name, in place of those that would be loaded. profile: `serve`, or `rollout` to record every choice and its log-probability. trace: keep an event of every unit
+    experts: ready-made ones by component name, in place of those that would be loaded. profile: `serve`, or
+    `rollout` to record every choice and its log-probability. trace: keep an event of every unit
     and transfer. Errors: BindError.
     """
     return Engine(bind(schedule, experts), limits=limits, profile=profile, trace=trace)

@@ -105,7 +105,8 @@ def test_a_text_put_in_pieces_is_the_text(text: str, sizes: list[int], start: in
 
 
 def test_a_stream_that_ends_without_a_piece_is_an_empty_value() -> None:
-    for text, empty in (("text", ""), ("tokens[T]", torch.zeros(0, dtype=torch.int64)), ("act[F, 130]", torch.zeros(0, 130))):
+    ids, frames = torch.zeros(0, dtype=torch.int64), torch.zeros(0, 130)
+    for text, empty in (("text", ""), ("tokens[T]", ids), ("act[F, 130]", frames)):
         reading, listener = channel(text, VALUE)
         reading.end()
         assert listener.ends == 1

@@ -55,9 +55,12 @@ def test_the_error_names_place_node_and_unit(fault: str, said: str) -> None:
     assert result.state is State.FAILED
     assert result.error is not None
     assert "speech.program.yaml:14:3: node think: unit 9" in result.error
-    assert said.replace("311", str(running.bound.experts["thinker"].vocab_size - 1)).replace(
-        "312", str(running.bound.experts["thinker"].vocab_size)
-    ) in result.error
+    assert (
+        said.replace("311", str(running.bound.experts["thinker"].vocab_size - 1)).replace(
+            "312", str(running.bound.experts["thinker"].vocab_size)
+        )
+        in result.error
+    )
     assert "\n" not in result.error
 
 
@@ -159,7 +162,7 @@ def test_requests_wait_for_cache_and_all_get_through() -> None:
     running = engine()
     ids = [running.submit({"prompt": prompt}, params={"think.max_tokens": 30_000}) for prompt in PROMPTS * 2]
     drain(running)
-    for request, prompt in zip(ids, PROMPTS * 2, strict=True):
+    for request in ids:
         result = running.result(request)
         assert result is not None
         assert result.state is State.DONE, result.error

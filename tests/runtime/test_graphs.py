@@ -218,9 +218,10 @@ def test_a_request_whose_every_node_is_off_is_done_at_once() -> None:
 
 @pytest.mark.parametrize(("bound", "want"), [("2 * think.tokens + 1", 41), ("think.tokens - 15", 5), ("7", 7)])
 def test_a_bound_over_anothers_length_counts_what_came(bound: str, want: int) -> None:
+    lengths = {"think.tokens": "think.tokens"} if "think" in bound else {}
     second = node(
         "again", "loop.ar_decode", expert="lm", inputs={"prompt": TOKENS}, outputs={"tokens": TOKENS},
-        attributes={"max_tokens": bound, "stop": []}, lengths={"think.tokens": "think.tokens"} if "think" in bound else {},
+        attributes={"max_tokens": bound, "stop": []}, lengths=lengths,
     )  # fmt: skip
     program = thinking(
         extra=[second],

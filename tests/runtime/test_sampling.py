@@ -89,7 +89,8 @@ def test_the_chosen_id_is_one_that_transformers_would_draw(row: Choice, seed: in
 def test_draws_follow_the_distribution() -> None:
     scores = torch.tensor([[0.0, 1.0, 2.0, -1.0]])
     source = Source(1, "think", 0)
-    rows = [Choice(sampling=Sampling(temperature=1.0), num_tokens=0, seen=None, uniform=source.uniform(i)) for i in range(4000)]
+    sampling = Sampling(temperature=1.0)
+    rows = [Choice(sampling=sampling, num_tokens=0, seen=None, uniform=source.uniform(i)) for i in range(4000)]
     counts = torch.bincount(choose(scores.expand(4000, 4), rows), minlength=4) / 4000
     assert torch.allclose(counts, scores[0].softmax(-1), atol=0.03)
 
@@ -102,7 +103,8 @@ def test_logits_without_a_number_choose_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("temperature", -1.0), ("top_p", 0.0), ("top_k", -3), ("repetition_penalty", 0.0), ("max_tokens", -1)]
+    ("name", "value"),
+    [("temperature", -1.0), ("top_p", 0.0), ("top_k", -3), ("repetition_penalty", 0.0), ("max_tokens", -1)],
 )
 def test_parameters_out_of_bounds_are_named(name: str, value: float) -> None:
     with pytest.raises(ValueError, match=name):

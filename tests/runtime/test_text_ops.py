@@ -61,11 +61,12 @@ def test_sentences_end_where_a_reader_would_stop(text: str, want: list[str]) -> 
     assert segments(*text) == want
 
 
+sizes = st.lists(st.integers(1, 9), max_size=30)
 prose = st.text(alphabet="aB 1.,!?\n\"')…", max_size=80)
 
 
 @settings(max_examples=300)
-@given(prose, st.lists(st.integers(1, 9), max_size=30), st.sampled_from(["sentence", "line", "word"]), st.integers(4, 40))
+@given(prose, sizes, st.sampled_from(["sentence", "line", "word"]), st.integers(4, 40))
 def test_segments_do_not_depend_on_the_pieces(text: str, sizes: list[int], by: str, longest: int) -> None:
     pieces, at = [], 0
     for size in sizes:
@@ -83,7 +84,9 @@ def test_a_segment_that_is_too_long_is_cut_behind_a_comma_or_at_a_space() -> Non
     assert segments(text, max_characters=16) == ["aaaa bbbb,", "cccc dddd eeee", "ffff"]
 
 
-@given(st.lists(st.one_of(st.integers(4, FIRST_BYTE + 255), st.sampled_from(list("é🙂ß".encode())).map(lambda b: FIRST_BYTE + b))))
+@given(
+    st.lists(st.one_of(st.integers(4, FIRST_BYTE + 255), st.sampled_from([FIRST_BYTE + b for b in "é🙂ß".encode()])))
+)
 def test_pieces_of_decoded_text_add_up_and_hold_whole_characters(ids: list[int]) -> None:
     tokenizer = NullTokenizer()
     pieces = [torch.tensor([i]) for i in ids]
@@ -115,7 +118,8 @@ def test_join_puts_gaps_between_sounds_that_are_not_empty() -> None:
     memory, out = op.memory(), []
     for item, size in ((0, 2), (0, 1), (1, 0), (2, 3)):
         window = Window(torch.ones(size), item, 0, size, 0, True)
-        call = Call(values={}, windows={"items": window}, params={"gap": 2}, component=None, memory=memory, is_end=False)
+        windows = {"items": window}
+        call = Call(values={}, windows=windows, params={"gap": 2}, component=None, memory=memory, is_end=False)
         out += [emit.data for emit in op.run(call) if isinstance(emit, Emit)]
     assert torch.cat(out).tolist() == [1, 1, 1, 0, 0, 1, 1, 1]
 
