@@ -8,6 +8,7 @@ from omniflow_compiler import codes
 from omniflow_compiler.diagnostics import Report
 from omniflow_compiler.expressions import Expression, ExpressionError
 from omniflow_compiler.library.signature import Attribute
+from omniflow_compiler.load import MAX_NUMBER, Unread
 from omniflow_compiler.quantities import parse_bytes
 from omniflow_compiler.source import Span
 from omniflow_compiler.spec import Attribute as Written
@@ -45,8 +46,10 @@ def check_attributes(
 
 
 def _is_unset(attribute: Attribute, value: object) -> bool:
-    """Whether it is a `$param` that has no value; that was reported where the param is declared or used."""
-    return attribute.type != "text" and isinstance(value, str) and value.startswith("$")
+    """Whether it could not be read or is a param without a value; that was reported where it is written."""
+    if isinstance(value, list):
+        return any(isinstance(item, Unread) for item in value)
+    return isinstance(value, Unread) or (attribute.type != "text" and isinstance(value, str) and value.startswith("$"))
 
 
 def _checked(attribute: Attribute, given: Written, owner: str, report: Report) -> object:
@@ -110,7 +113,7 @@ def _has_type(attribute: Attribute, value: object) -> bool:
 
 
 def _is_int(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 53
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= MAX_NUMBER
 
 
 def _is_number(value: object) -> bool:

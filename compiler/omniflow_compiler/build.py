@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from omniflow_compiler import codes
@@ -9,9 +10,9 @@ from omniflow_compiler.diagnostics import Edit, Report
 from omniflow_compiler.digraph import Digraph
 from omniflow_compiler.graph import Component, Edge, Node, ProgramGraph
 from omniflow_compiler.library.signature import Port
-from omniflow_compiler.spec import CardSpec, EdgeSpec, Name, PortRef, ProgramSpec
+from omniflow_compiler.spec import CardSpec, EdgeSpec, InputSpec, PortRef, ProgramSpec
 from omniflow_compiler.suggest import did_you_mean, nearest
-from omniflow_compiler.types import UNKNOWN, Type, TypeSyntaxError, parse_type
+from omniflow_compiler.types import BASES, DTYPES, UNKNOWN, Type, TypeSyntaxError, parse_type
 
 
 def build_graph(
@@ -22,7 +23,7 @@ def build_graph(
     report: Report,
 ) -> ProgramGraph:
     """The program's graph; edges with an end that does not exist are reported and left out."""
-    inputs = {name: _input_type(spec.type, report) for name, spec in program.inputs.items()}
+    inputs = {name: _input_type(spec, report) for name, spec in program.inputs.items()}
     edges = [edge for spec in program.edges if (edge := _edge(spec, program, nodes, report)) is not None]
     for output in program.outputs.values():
         _check_end(output.ref, nodes, "output", report)
@@ -48,12 +49,47 @@ def build_graph(
     )
 
 
-def _input_type(name: Name, report: Report) -> Type:
+def _input_type(spec: InputSpec, report: Report) -> Type:
+    """The type of a program input; unknown when it cannot be read."""
+    written = spec.type
+    if not written.text:
+        return UNKNOWN  # the schema has said so
     try:
-        return parse_type(name.text)
+        type = parse_type(written.text)
     except TypeSyntaxError as error:
-        report.add(codes.BAD_TYPE, name.span, f"`{name.text[:80]}` is no type: {error}")
+        message = f"`{written.text[:60]}` is no type: {error}"
+        report.add(codes.BAD_TYPE, written.span, message, help=_known_bases(written.text))
         return UNKNOWN
+    is_open = type.base.startswith("?") or type.dtype == "act" or type.rest
+    if is_open or (type.rate is not None and type.rate.variable is not None):
+        help = ["name the base, the dtype, every axis, and rates in hertz: `f32[T, 80] @ 100 Hz`"]
+        report.add(codes.BAD_TYPE, written.span, f"`{written.text[:60]}` leaves open what an input must say", help=help)
+        return UNKNOWN
+    _check_default(spec, type, report)
+    return type
+
+
+def _known_bases(text: str) -> list[str]:
+    word = re.match(r"\w*", text)
+    names = [*BASES, *DTYPES]
+    return did_you_mean(word[0], names, "base") if word and word[0] not in names else []
+
+
+_DEFAULTS: Mapping[str, tuple[type, ...]] = {
+    "text": (str,),
+    "scalar": (int, float, bool),
+    "json": (str, int, float, bool),
+}
+
+
+def _check_default(spec: InputSpec, type: Type, report: Report) -> None:
+    fitting = _DEFAULTS.get(type.base, ())
+    if spec.default_span is None or not spec.has_default or isinstance(spec.default, fitting):
+        return
+    message, help = f"the default of input `{spec.name.text}` is no {type.base}", ["quote it to make it text"]
+    if not fitting:
+        message = f"input `{spec.name.text}` is {type.short}, for which a spec can give no default"
+    report.add(codes.WRONG_TYPE, spec.default_span, message, help=help if type.base == "text" else [])
 
 
 def _edge(spec: EdgeSpec, program: ProgramSpec, nodes: Mapping[str, Node], report: Report) -> Edge | None:
@@ -94,6 +130,8 @@ def _check_end(ref: PortRef, nodes: Mapping[str, Node], side: str, report: Repor
     if node is None:
         span = ref.span.part(0, len(ref.node)) if ref.span.line == ref.span.end_line else ref.span
         close = nearest(ref.node, nodes, most=1)
+        if close and nodes[close[0]].spec is None:
+            return False, None  # a node whose id cannot be read
         edits = [Edit(span=span, text=close[0])] if close else []
         report.add(
             codes.UNKNOWN_NODE,

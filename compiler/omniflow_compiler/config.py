@@ -79,7 +79,7 @@ def place_components(card: CardSpec, config: Config, devices: MappingOf[str, str
     """The card with devices and dtypes of its components set: card < configuration < command line."""
     chosen = {**config.devices, **{name: Name(text=text, span=COMMAND_LINE) for name, text in devices.items()}}
     for name, value in {**chosen, **config.dtypes}.items():
-        if name != "default" and name not in card.components:
+        if name != "default" and not card.has("components", name):
             unknown(report, codes.UNKNOWN_COMPONENT, Name(text=name, span=value.span), card.components, "component")
     components = {}
     for name, spec in card.components.items():

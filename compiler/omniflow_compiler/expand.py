@@ -25,7 +25,7 @@ def expand_graphs(program: ProgramSpec, chain: Chain, sources: SourceSet, report
     parts = _Parts(nodes={n: s for n, s in program.nodes.items() if n not in graphs}, broken=set(program.broken_nodes))
     for name, spec in graphs.items():
         graph = _open(spec, chain, sources, report)
-        if graph is None or len(parts.nodes) + len(graph.nodes) > MAX_NODES:
+        if graph is None or not graph.is_whole or len(parts.nodes) + len(graph.nodes) > MAX_NODES:
             parts.broken.add(name)
         else:
             parts.add(name, spec, graph)

@@ -22,12 +22,15 @@ def resolve_inner(
     written = outer.inner
     if written is None:
         return None
-    if written.loop.text not in card.loops or written.loop.text == outer.name.text:
-        unknown(
-            report, codes.UNKNOWN_LOOP, written.loop, {k: v for k, v in card.loops.items() if v is not outer}, "loop"
-        )
+    if written.loop.text == outer.name.text:
+        report.add(codes.BAD_VALUE, written.loop.span, f"loop `{outer.name.text}` cannot be inside itself")
         return None
-    spec = card.loops[written.loop.text]
+    spec = card.loops.get(written.loop.text)
+    if spec is None:
+        if not card.has("loops", written.loop.text):
+            others = {name: loop for name, loop in card.loops.items() if loop is not outer}
+            unknown(report, codes.UNKNOWN_LOOP, written.loop, others, "loop")
+        return None
     if spec.inner is not None:
         report.add(codes.BAD_VALUE, written.loop.span, f"inner loop `{spec.name.text}` has an inner loop itself")
         return None

@@ -33,6 +33,9 @@ _CONSTANTS: dict[str, bool | None] = {
     "null": None, "Null": None, "NULL": None, "~": None, "": None,
 }  # fmt: skip
 
+_TAG = re.compile(r"(?:^|[\s\[{,])!", re.MULTILINE)
+MAX_NUMBER = 1 << 53  # what every reader of JSON holds exactly
+
 ScalarValue = str | int | float | bool | None
 
 
@@ -73,7 +76,14 @@ class Sequence:
     span: Span
 
 
-Tree = Scalar | Mapping | Sequence
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """A value that cannot be used. Its fault was reported, and nothing else complains about it."""
+
+    span: Span
+
+
+Tree = Scalar | Mapping | Sequence | Unread
 
 
 class _Loader(yaml.CSafeLoader):
@@ -125,6 +135,7 @@ def read_text(source: Source, report: Report) -> Tree | None:
             if node is None:
                 report.add(codes.SYNTAX, Span(source.name, 1, 1, 1, 1), "file is empty")
                 return None
+            _refuse_tags(source, report)
             return _Converter(source, report).convert(node)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -160,7 +171,7 @@ def _is_in_text(tree: Tree, place: Span) -> bool:
         part = stack.pop()
         if not (part.span.line, part.span.column) <= here < (part.span.end_line, part.span.end_column):
             continue
-        if isinstance(part, Scalar):
+        if isinstance(part, Scalar | Unread):
             return True
         stack += [entry.value for entry in part.entries.values()] if isinstance(part, Mapping) else part.items
     return False
@@ -205,6 +216,23 @@ def without_collection() -> Iterator[None]:
             gc.enable()
 
 
+def _refuse_tags(source: Source, report: Report) -> None:
+    """Reports every tag; one that says what a value is anyway can only be seen among the tokens."""
+    if _TAG.search(source.text) is None:
+        return
+    for token in yaml.scan(source.text, Loader=_Loader):
+        if isinstance(token, yaml.TagToken):
+            start, end = token.start_mark, token.end_mark
+            span = Span(source.name, start.line + 1, start.column + 1, end.line + 1, end.column + 1)
+            written = source.lines[start.line][start.column : end.column] if start.line == end.line else "!"
+            help = ["leave the tag out: what a value is follows from where it stands"]
+            report.add(codes.TAG, span, f"tag `{written}` is not part of the language", help=help)
+
+
+def _has_tag(node: yaml.Node, kind: str) -> bool:
+    return node.tag in (f"tag:yaml.org,2002:{kind}", "!")
+
+
 class _Stop(Exception):
     """The document cannot be used any further; the reason is in the report."""
 
@@ -227,9 +255,8 @@ class _Converter:
             self._stop(node, "alias contains itself")
         if depth > MAX_DEPTH:
             self._stop(node, f"nested deeper than {MAX_DEPTH} levels")
-        self._refuse_tag(node)
         if isinstance(node, yaml.ScalarNode):
-            tree: Tree = Scalar(_resolve(node), self.span(node), node.value)
+            tree = self._scalar(node)
             self.done[key] = tree, 1
             return tree
         self.open.add(key)
@@ -237,29 +264,42 @@ class _Converter:
         self.open.discard(key)
         return tree
 
+    def _scalar(self, node: yaml.ScalarNode) -> Tree:
+        span = self.span(node)
+        value = _resolve(node)
+        if not _has_tag(node, "str"):
+            return Unread(span)
+        if isinstance(value, int | float) and not -MAX_NUMBER <= value <= MAX_NUMBER:
+            help = [f"numbers go up to {MAX_NUMBER}; quote it if it is meant as text"]
+            self.report.add(codes.BAD_VALUE, span, f"`{node.value[:40]}` is too large a number", help=help)
+            return Unread(span)
+        return Scalar(value, span, node.value)
+
     def span(self, node: yaml.Node) -> Span:
         start, end = node.start_mark, node.end_mark
         return Span(self.name, start.line + 1, start.column + 1, end.line + 1, end.column + 1)
 
-    def _sequence(self, node: yaml.Node, depth: int) -> Sequence:
+    def _sequence(self, node: yaml.Node, depth: int) -> Tree:
         items = tuple([self.convert(child, depth + 1) for child in node.value])
-        tree = Sequence(items, self.span(node))
+        tree = Sequence(items, self.span(node)) if _has_tag(node, "seq") else Unread(self.span(node))
         self.done[id(node)] = tree, 1 + sum(self.done[id(child)][1] for child in node.value)
         return tree
 
-    def _mapping(self, node: yaml.Node, depth: int) -> Mapping:
+    def _mapping(self, node: yaml.Node, depth: int) -> Tree:
         entries: dict[str, Entry] = {}
         size = 1
+        is_usable = _has_tag(node, "map")
         for key_node, value_node in node.value:
             key, key_span = self._key(key_node), self.span(key_node)
             value = self.convert(value_node, depth + 1)
             size += self.done[id(value_node)][1]
+            is_usable &= key != "<<" or bool(key_node.style)
             if key in entries:
                 first = Label(span=entries[key].key, text="first written here")
                 self.report.add(codes.DUPLICATE_KEY, key_span, f"key `{key}` is written twice", labels=[first])
                 continue
             entries[key] = Entry(key_span, value)
-        tree = Mapping(entries, self.span(node))
+        tree = Mapping(entries, self.span(node)) if is_usable else Unread(self.span(node))
         self.done[id(node)] = tree, size
         return tree
 
@@ -268,15 +308,9 @@ class _Converter:
             self.report.add(codes.SYNTAX, self.span(node), "keys are plain text, not lists or mappings")
             raise _Stop
         if node.value == "<<" and not node.style:
-            self.report.add(codes.TAG, self.span(node), "merge keys (`<<`) are not part of the language")
-        self._refuse_tag(node)
+            help = ["write the keys out"]
+            self.report.add(codes.TAG, self.span(node), "merge keys (`<<`) are not part of the language", help=help)
         return str(node.value)
-
-    def _refuse_tag(self, node: yaml.Node) -> None:
-        kind = {yaml.ScalarNode: "str", yaml.MappingNode: "map", yaml.SequenceNode: "seq"}[type(node)]
-        if node.tag not in (f"tag:yaml.org,2002:{kind}", "!"):
-            shown = str(node.tag).replace("tag:yaml.org,2002:", "!!")
-            self.report.add(codes.TAG, self.span(node), f"tag `{shown}` is not part of the language")
 
     def _alias(self, node: yaml.Node) -> Tree:
         tree, size = self.done[id(node)]
@@ -308,9 +342,11 @@ def _resolve(node: yaml.ScalarNode) -> ScalarValue:
 
 
 def plain(tree: Tree) -> object:
-    """The tree without positions: dicts, lists and scalars."""
+    """The tree without positions: dicts, lists and scalars. What cannot be used stays as it is."""
     if isinstance(tree, Scalar):
         return tree.value
+    if isinstance(tree, Unread):
+        return tree
     if isinstance(tree, Mapping):
         return {key: plain(entry.value) for key, entry in tree.entries.items()}
     return [plain(item) for item in tree.items]

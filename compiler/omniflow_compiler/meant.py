@@ -36,10 +36,11 @@ def what_is_meant(program: ProgramSpec, nodes: Mapping[str, Node]) -> Meant:
         else:
             read.add(guess.node(edge.source))
     read |= {guess.node(output.ref) for output in program.outputs.values()}
-    for text in program.mentioned_ports:
+    for text in program.mentioned:
         node, _, port = text.partition(".")
         read.add(node)
         fed.add((node, port))
+        inputs.add(text)
     return Meant(fed=fed, read=read, inputs=inputs)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping as MappingOf
 
 from omniflow_compiler import codes
 from omniflow_compiler.diagnostics import Label, Report
-from omniflow_compiler.load import Entry, Mapping, Scalar, ScalarValue, Sequence, Tree
+from omniflow_compiler.load import Entry, Mapping, Scalar, ScalarValue, Sequence, Tree, Unread
 from omniflow_compiler.source import Span
 from omniflow_compiler.suggest import did_you_mean
 from omniflow_compiler.validate import validate
@@ -22,16 +22,19 @@ def declared(document: Mapping) -> dict[str, Mapping]:
     return {name: entry.value for name, entry in params.entries.items() if isinstance(entry.value, Mapping)}
 
 
-def values(document: Mapping, kind: str, overrides: MappingOf[str, Scalar], report: Report) -> dict[str, Scalar]:
+Value = Scalar | Unread
+
+
+def values(document: Mapping, kind: str, overrides: MappingOf[str, Scalar], report: Report) -> dict[str, Value]:
     """Each declared param's value: an override (command line before configuration) or else the default.
 
-    A value that does not fit is reported and a fitting one put in its place, so that nothing else complains about it.
+    What does not fit is reported and cannot be used, so that nothing else complains about it.
     A path without a value stays `$name`: the graph can be checked without a checkpoint, only a run needs it.
     """
-    result: dict[str, Scalar] = {}
+    result: dict[str, Value] = {}
     for name, declaration in declared(document).items():
-        if not validate(declaration, kind, "param", Report(), "param"):
-            result[name] = Scalar(f"${name}", declaration.span, f"${name}")
+        if not validate(declaration, kind, "param", Report(), "param") or not _has_sound_bounds(declaration, report):
+            result[name] = Unread(declaration.span)
             continue
         default = declaration.get("default")
         if name in overrides:
@@ -39,12 +42,13 @@ def values(document: Mapping, kind: str, overrides: MappingOf[str, Scalar], repo
             result[name] = _checked(name, declaration, _read(declaration, written), written, report)
         elif isinstance(default, Scalar):
             result[name] = _checked(name, declaration, default.value, default, report)
+        elif _text(declaration, "type") == "path":
+            result[name] = Scalar(f"${name}", declaration.span, f"${name}")
         else:
-            result[name] = _placeholder(name, declaration)
-            if _text(declaration, "type") != "path":
-                span = document.entries["params"].value.entries[name].key  # type: ignore[union-attr]
-                help = [f"give it a default, or set it: --set {name}=..."]
-                report.add(codes.PARAM_UNSET, span, f"param `{name}` has no value", help=help)
+            result[name] = Unread(declaration.span)
+            span = document.entries["params"].value.entries[name].key  # type: ignore[union-attr]
+            help = [f"give it a default, or set it: --set {name}=..."]
+            report.add(codes.PARAM_UNSET, span, f"param `{name}` has no value", help=help)
     return result
 
 
@@ -63,23 +67,25 @@ def _read(declaration: Mapping, written: Scalar) -> ScalarValue:
     return text
 
 
-def _checked(name: str, declaration: Mapping, value: ScalarValue, written: Scalar, report: Report) -> Scalar:
+def _checked(name: str, declaration: Mapping, value: ScalarValue, written: Scalar, report: Report) -> Value:
     problem = _problem(declaration, value)
     if problem is None:
         return Scalar(value, written.span, written.written)
     entry = declaration.span.start
     labels = [Label(span=entry, text="declared here")] if written.span.file != entry.file else []
     report.add(codes.PARAM_VALUE, written.span, f"param `{name}` is `{written.written}`, {problem}", labels=labels)
-    return _placeholder(name, declaration)
+    return Unread(written.span)
 
 
-def _placeholder(name: str, declaration: Mapping) -> Scalar:
-    """A value that fits the declaration."""
-    low, of = declaration.get("min"), declaration.get("of")
-    number = low.value if isinstance(low, Scalar) else 1
-    first = of.items[0].value if isinstance(of, Sequence) and isinstance(of.items[0], Scalar) else name
-    value = {"int": number, "float": number, "bool": False, "enum": first}.get(_text(declaration, "type"), f"${name}")
-    return Scalar(value, declaration.span, f"${name}")
+def _has_sound_bounds(declaration: Mapping, report: Report) -> bool:
+    low, high = declaration.get("min"), declaration.get("max")
+    if not isinstance(low, Scalar) or not isinstance(high, Scalar):
+        return True
+    if not isinstance(low.value, int | float) or not isinstance(high.value, int | float) or low.value <= high.value:
+        return True
+    labels = [Label(span=low.span, text="`min` is above it")]
+    report.add(codes.BAD_VALUE, high.span, f"`max` is {high.written}, `min` is {low.written}", labels=labels)
+    return False
 
 
 def _problem(declaration: Mapping, value: ScalarValue) -> str | None:
@@ -111,7 +117,7 @@ def _text(declaration: Mapping, key: str) -> str:
     return str(value.value) if isinstance(value, Scalar) else ""
 
 
-def substitute(document: Mapping, params: MappingOf[str, Scalar], report: Report) -> Mapping:
+def substitute(document: Mapping, params: MappingOf[str, Value], report: Report) -> Mapping:
     """The document with every value `$name` replaced; `$$name` stands for the text `$name`."""
     return Mapping(
         {
@@ -122,7 +128,9 @@ def substitute(document: Mapping, params: MappingOf[str, Scalar], report: Report
     )
 
 
-def _replace(tree: Tree, params: MappingOf[str, Scalar], report: Report) -> Tree:
+def _replace(tree: Tree, params: MappingOf[str, Value], report: Report) -> Tree:
+    if isinstance(tree, Unread):
+        return tree
     if isinstance(tree, Scalar):
         if isinstance(tree.value, str) and tree.value.startswith("$"):
             return _value(tree, params, report)
@@ -136,10 +144,12 @@ def _replace(tree: Tree, params: MappingOf[str, Scalar], report: Report) -> Tree
     return tree if same else Mapping(entries, tree.span)
 
 
-def _value(tree: Scalar, params: MappingOf[str, Scalar], report: Report) -> Scalar:
+def _value(tree: Scalar, params: MappingOf[str, Value], report: Report) -> Value:
     name = str(tree.value)[1:]
     if name.startswith("$"):
         return Scalar(name, tree.span, tree.written)
+    if "." in name:
+        return tree  # a number of a component, see fields.py
     if name not in params:
         report.add(
             codes.UNKNOWN_PARAM,
@@ -147,6 +157,6 @@ def _value(tree: Scalar, params: MappingOf[str, Scalar], report: Report) -> Scal
             f"unknown param `{name}`",
             help=[*did_you_mean(name, params, "param"), "write `$$` for a text that begins with a dollar sign"],
         )
-        return tree
+        return Unread(tree.span)
     value = params[name]
-    return Scalar(value.value, tree.span, value.written)
+    return Unread(tree.span) if isinstance(value, Unread) else Scalar(value.value, tree.span, value.written)

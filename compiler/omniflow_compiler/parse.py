@@ -10,7 +10,7 @@ from dataclasses import replace
 from omniflow_compiler import codes
 from omniflow_compiler.diagnostics import Edit, Report
 from omniflow_compiler.load import Entry, Mapping, Scalar, ScalarValue, Sequence, Tree, plain, read_levels
-from omniflow_compiler.params import substitute, values
+from omniflow_compiler.params import Value, substitute, values
 from omniflow_compiler.quantities import parse_bytes
 from omniflow_compiler.source import Span
 from omniflow_compiler.spec import (
@@ -38,7 +38,7 @@ MAX_NODES = 200_000
 
 _NAME = r"[^\s.:>~-][^\s.:>~]*"
 _EDGE = re.compile(rf"\s*(?P<source>{_NAME}(?:\.{_NAME})?)\s*(?P<arrow>->|~>)\s*(?P<target>{_NAME}(?:\.{_NAME})?)\s*\Z")
-_PORT = re.compile(rf"{_NAME}\.{_NAME}")
+_WORD = re.compile(rf"{_NAME}(?:\.{_NAME})?")
 _ID = re.compile(r"[^\s.:>~-][^\s.:>~]{0,127}\Z")
 
 
@@ -85,13 +85,14 @@ def parse_card(document: Mapping, overrides: MappingOf[str, Scalar], report: Rep
             for item in _items(document, "include")
             if isinstance(item, Scalar)
         ),
-        params={name: param.value for name, param in params.items()},
+        params=_values(params),
         origins={name: param.span for name, param in params.items()},
         components={name: _component(name, e) for name, e in _entries(document, "components", "use")},
         loops={name: _loop(name, e) for name, e in _entries(document, "loops", "kind", "binds")},
         caches=dict(_caches(document, report)),
         parity=_plain_mapping(document, "parity"),
         span=document.span,
+        unread=frozenset(_unread(document)),
     )
 
 
@@ -104,18 +105,20 @@ def parse_program(
     validate(document, kind, "", report, f"the {kind}")
     nodes, broken = _nodes(document, report)
     edges, mentioned = _edges(document, report)
+    outputs, unclear = _outputs(document)
     return ProgramSpec(
         id=_name(document, "id"),
         title=_text(document, "title"),
         card=_name(document, "card"),
-        params={name: param.value for name, param in params.items()},
+        params=_values(params),
         origins={name: param.span for name, param in params.items()},
         inputs=dict(_inputs(document)),
-        outputs=dict(_outputs(document)),
+        outputs=outputs,
         nodes=nodes,
         broken_nodes=frozenset(broken),
         edges=edges,
-        mentioned_ports=mentioned,
+        mentioned=mentioned | unclear,
+        is_whole=_is_whole(document),
         span=document.span,
     )
 
@@ -129,11 +132,43 @@ def parse_workflow(document: Mapping, overrides: MappingOf[str, Scalar], report:
         id=_name(document, "id"),
         title=_text(document, "title"),
         inputs=dict(_inputs(document)),
-        outputs=dict(_outputs(document)),
+        outputs=_outputs(document)[0],
         stages={name: _stage(name, entry) for name, entry in _entries(document, "stages", "program")},
         edges=edges,
         span=document.span,
     )
+
+
+def _values(params: MappingOf[str, Value]) -> dict[str, ScalarValue]:
+    return {name: param.value if isinstance(param, Scalar) else None for name, param in params.items()}
+
+
+def _unread(document: Mapping) -> Iterator[str]:
+    """What of a card was written but cannot be used: whole sections, and entries of sections."""
+    needs = {"components": ("use",), "loops": ("kind", "binds"), "caches": ("kind", "max_bytes")}
+    for section, keys in needs.items():
+        if not _is_readable(document, section, Mapping, is_required=section == "components"):
+            yield section
+        found = document.get(section)
+        if isinstance(found, Mapping):
+            known = {name for name, _ in _entries(document, section, *keys)}
+            yield from (f"{section}.{name}" for name in found.entries if name not in known)
+
+
+def _is_whole(document: Mapping) -> bool:
+    """Whether each section of a program can be read, whatever its entries are."""
+    sections = {"nodes": Mapping, "edges": Sequence, "outputs": Mapping, "inputs": Mapping}
+    return all(_is_readable(document, key, kind, is_required=key != "inputs") for key, kind in sections.items())
+
+
+def _is_readable(document: Mapping, key: str, kind: type[Mapping] | type[Sequence], *, is_required: bool) -> bool:
+    value = document.get(key)
+    if value is None:
+        known = schema("program")["properties"].keys() | schema("card")["properties"].keys()
+        return not is_required and not nearest(key, (name for name in document.entries if name not in known))
+    if isinstance(value, Mapping) and is_required and not value.entries:
+        return False
+    return isinstance(value, kind)
 
 
 def _stage(name: str, entry: Entry) -> StageOfWorkflow:
@@ -175,8 +210,16 @@ def _entries(document: Mapping, key: str, *needed: str) -> Iterator[tuple[str, E
     if not isinstance(section, Mapping):
         return
     for name, entry in section.entries.items():
-        if isinstance(entry.value, Mapping) and all(isinstance(entry.value.get(k), Scalar) for k in needed):
-            yield name, entry
+        tree = entry.value
+        if isinstance(tree, Mapping) and all(_is_name(tree.get(k), k) for k in needed):
+            if "inner" not in tree.entries or _inner(tree.get("inner")) is not None:
+                yield name, entry
+
+
+def _is_name(tree: Tree | None, key: str) -> bool:
+    if not isinstance(tree, Scalar) or isinstance(tree.value, bool):
+        return False
+    return isinstance(tree.value, str | int if key == "max_bytes" else str)
 
 
 def _attributes(tree: Mapping, *own: str) -> dict[str, Attribute]:
@@ -268,33 +311,45 @@ def _inputs(document: Mapping) -> Iterator[tuple[str, InputSpec]]:
         if isinstance(entry.value, Scalar):
             written = Name(text=str(entry.value.value), span=entry.value.span)
             yield name, InputSpec(name=label, type=written, has_default=False, default=None, help="")
-        elif isinstance(entry.value, Mapping):
-            default = entry.value.get("default")
-            value: ScalarValue = default.value if isinstance(default, Scalar) else None
+        else:
+            tree = entry.value if isinstance(entry.value, Mapping) else Mapping({}, entry.value.span)
+            default = tree.get("default")
             yield (
                 name,
                 InputSpec(
                     name=label,
-                    type=_name(entry.value, "type"),
+                    type=_name(tree, "type"),
                     has_default=isinstance(default, Scalar),
-                    default=value,
-                    help=_text(entry.value, "help"),
+                    default=default.value if isinstance(default, Scalar) else None,
+                    default_span=None if default is None else default.span,
+                    help=_text(tree, "help"),
                 ),
             )
 
 
-def _outputs(document: Mapping) -> Iterator[tuple[str, OutputSpec]]:
+def _outputs(document: Mapping) -> tuple[dict[str, OutputSpec], frozenset[str]]:
+    """The outputs, and what those that cannot be read mention."""
     section = document.get("outputs")
-    if not isinstance(section, Mapping):
-        return
-    for name, entry in section.entries.items():
+    outputs: dict[str, OutputSpec] = {}
+    mentioned: set[str] = set()
+    for name, entry in section.entries.items() if isinstance(section, Mapping) else ():
         value = entry.value
         if isinstance(value, Scalar) and isinstance(value.value, str) and value.value.count(".") == 1:
             node, port = value.value.split(".")
-            yield (
-                name,
-                OutputSpec(name=Name(text=name, span=entry.key), ref=PortRef(node=node, port=port, span=value.span)),
-            )
+            ref = PortRef(node=node, port=port, span=value.span)
+            outputs[name] = OutputSpec(name=Name(text=name, span=entry.key), ref=ref)
+        else:
+            mentioned.update(_WORD.findall(_all_text(value)))
+    return outputs, frozenset(mentioned)
+
+
+def _all_text(tree: Tree) -> str:
+    """Every text in a tree, keys too."""
+    if isinstance(tree, Scalar):
+        return tree.written
+    if isinstance(tree, Mapping):
+        return " ".join(f"{key} {_all_text(entry.value)}" for key, entry in tree.entries.items())
+    return " ".join(_all_text(item) for item in tree.items) if isinstance(tree, Sequence) else ""
 
 
 def _nodes(document: Mapping, report: Report) -> tuple[dict[str, NodeSpec], set[str]]:
@@ -323,7 +378,7 @@ def _node(name: str, entry: Entry, report: Report) -> NodeSpec | None:
     tree = entry.value
     if not validate(tree, "program", "node", report, f"node `{name}`") or not isinstance(tree, Mapping):
         return None
-    written = [kind for kind in ("op", "loop", "graph") if kind in tree.entries]
+    written = [kind for kind in tree.entries if kind in ("op", "loop", "graph")]
     if not written:
         names = [key for key in tree.entries if nearest(key, ("op", "loop", "graph"), most=1)]
         span = tree.entries[names[0]].key if names else entry.key
@@ -331,7 +386,7 @@ def _node(name: str, entry: Entry, report: Report) -> NodeSpec | None:
         return None
     if len(written) > 1:
         span = tree.entries[written[1]].key
-        report.add(codes.BAD_VALUE, span, f"node `{name}` is one of {', '.join(written)}, not all of them")
+        report.add(codes.BAD_VALUE, span, f"node `{name}` has both `{written[0]}` and `{written[1]}`")
         return None
     when = tree.entries.get("when")
     each = tree.get("each")
@@ -348,7 +403,7 @@ def _node(name: str, entry: Entry, report: Report) -> NodeSpec | None:
 
 
 def _edges(document: Mapping, report: Report) -> tuple[tuple[EdgeSpec, ...], frozenset[str]]:
-    """The edges, and every `node.port` that a line which is no edge mentions: it may be what was meant."""
+    """The edges, and everything that a line which is no edge mentions: it may be what was meant."""
     edges: list[EdgeSpec] = []
     mentioned: set[str] = set()
     for order, item in enumerate(_items(document, "edges")):
@@ -357,7 +412,7 @@ def _edges(document: Mapping, report: Report) -> tuple[tuple[EdgeSpec, ...], fro
         if edge is not None:
             edges.append(edge)
         else:
-            mentioned.update(_PORT.findall(str(plain(item))))
+            mentioned.update(_WORD.findall(_all_text(item)))
     return tuple(edges), frozenset(mentioned)
 
 

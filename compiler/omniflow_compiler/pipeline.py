@@ -118,7 +118,10 @@ def _check_suppressions(name: str, report: Report) -> None:
 
 def _compile(whole: Whole, path: Path, kind: str, sources: SourceSet, options: Options, report: Report) -> Compilation:
     """From a whole program to its schedule."""
-    graph, types, branches = _analyse(whole.program, whole.card, options, report)
+    analysis = _analyse(whole.program, whole.card, options, report)
+    if analysis is None:
+        return Compilation(report=report, sources=sources, kind=kind)
+    graph, types, branches = analysis
     if whole.card_path is not None:
         _check_capabilities(whole.card, reached_capabilities(graph, types), whole.card_path, path, options, report)
     outputs = requested_outputs(graph, options.outputs, branches.off, report)
@@ -157,11 +160,13 @@ def _check_graph(
 
 def _analyse(
     program: ProgramSpec, card: CardSpec, options: Options, report: Report
-) -> tuple[ProgramGraph, Types, Branches]:
-    """Everything that is known of the graph before anything is planned."""
+) -> tuple[ProgramGraph, Types, Branches] | None:
+    """Everything that is known of the graph before anything is planned; None when parts of it could not be read."""
     components = resolve_components(card, options.library, report)
     loops = resolve_loops(card, components, options.library, report)
     nodes = resolve_nodes(program, loops, card, components, options.library, report)
+    if not program.is_whole:
+        return None
     graph = build_graph(program, card, components, nodes, report)
     check_structure(graph, report)
     check_bounds(graph, report)
@@ -208,5 +213,5 @@ def _reached_by(path: Path, card: CardSpec, card_path: Path, options: Options) -
         return set()
     program = parse_program(document[1], {}, report)
     program = expand_graphs(program, Chain(paths=(path.resolve(),), names=()), sources, report)
-    graph, types, _ = _analyse(program, card, options, report)
-    return reached_capabilities(graph, types)
+    analysis = _analyse(program, card, options, report)
+    return set() if analysis is None else reached_capabilities(*analysis[:2])

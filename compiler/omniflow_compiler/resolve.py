@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from omniflow_compiler import codes
 from omniflow_compiler.attributes import check_attributes
 from omniflow_compiler.checkpoint import read_size
-from omniflow_compiler.diagnostics import Label, Report
+from omniflow_compiler.diagnostics import Edit, Label, Report
 from omniflow_compiler.expressions import Expression, ExpressionError
 from omniflow_compiler.fields import fill_in
 from omniflow_compiler.graph import Component, Node
@@ -23,6 +23,7 @@ from omniflow_compiler.suggest import did_you_mean, nearest
 _OF_COMPONENT = ("from", "dtype", "device")
 _OF_LOOP = ("cache", "inner")
 _OF_NODE = ("with", "each", "when")
+_OF_LOOP_NODE = ("each", "when")
 
 
 def resolve_components(card: CardSpec, library: Library, report: Report) -> dict[str, Component]:
@@ -68,9 +69,9 @@ def resolve_loops(
 def _loop(
     name: str, spec: LoopSpec, card: CardSpec, components: Mapping[str, Component], library: Library, report: Report
 ) -> Node | None:
-    if spec.cache is not None and spec.cache.text not in card.caches:
+    if spec.cache is not None and not card.has("caches", spec.cache.text):
         unknown(report, codes.UNKNOWN_CACHE, spec.cache, card.caches, "cache")
-    if spec.binds.text not in card.components:
+    if not card.has("components", spec.binds.text):
         unknown(report, codes.UNKNOWN_COMPONENT, spec.binds, card.components, "component")
     kind, component = library.loops.get(spec.kind.text), components.get(spec.binds.text)
     if kind is None:
@@ -86,6 +87,8 @@ def _loop(
         return None
     _check_ids(attributes, spec, component, report)
     inner = resolve_inner(spec, card, components, library, report)
+    if inner is None and spec.inner is not None:
+        return None
     outputs = {port.name: port for port in ports.outputs}
     if inner is not None:
         outputs["codes"] = Port(
@@ -182,10 +185,9 @@ def _op_node(
     component = None
     if spec.component is not None:
         component = components.get(spec.component.text)
-        if spec.component.text not in card.components:
-            unknown(report, codes.UNKNOWN_COMPONENT, spec.component, card.components, "component")
-            return None
         if component is None:
+            if not card.has("components", spec.component.text):
+                unknown(report, codes.UNKNOWN_COMPONENT, spec.component, card.components, "component")
             return None
         if op.needs is not None and component.signature.role != op.needs:
             _wrong_op_role(spec, op.needs, component, components, report)
@@ -203,6 +205,8 @@ def _op_node(
         fitting = sorted(n for n, c in components.items() if c.signature.role == op.needs)
         help = [f"components with the role {op.needs}: {', '.join(f'`{n}`' for n in fitting)}"] if fitting else []
         report.add(codes.MISSING_KEY, spec.id.span, f"{owner} has no `with`: it needs a {op.needs}", help=help)
+        return None
+    if _misspells_each(spec):
         return None
     return Node(
         id=spec.id.text,
@@ -234,14 +238,16 @@ def _wrong_op_role(
 
 
 def _loop_node(spec: NodeSpec, loops: Mapping[str, Node], card: CardSpec, report: Report) -> Node | None:
-    if spec.name.text not in card.loops:
+    if not card.has("loops", spec.name.text):
         unknown(report, codes.UNKNOWN_LOOP, spec.name, card.loops, "loop", f" in card `{card.id.text}`")
         return None
-    for name, written in spec.attributes.items():
-        help = [f"loop attributes belong to `{spec.name.text}` in the card"]
-        report.add(codes.UNKNOWN_KEY, written.key_span, f"unknown key `{name}` in node `{spec.id.text}`", help=help)
     loop = loops.get(spec.name.text)
-    if loop is None:
+    for name, written in spec.attributes.items():
+        message, close = f"unknown key `{name}` in node `{spec.id.text}`", nearest(name, _OF_LOOP_NODE, most=1)
+        help = [f"did you mean `{close[0]}`?"] if close else [f"loop `{spec.name.text}` has its attributes in the card"]
+        edits = [Edit(span=written.key_span, text=close[0])] if close else []
+        report.add(codes.UNKNOWN_KEY, written.key_span, message, help=help, edits=edits)
+    if loop is None or _misspells_each(spec):
         return None
     return Node(
         id=spec.id.text,
@@ -257,6 +263,11 @@ def _loop_node(spec: NodeSpec, loops: Mapping[str, Node], card: CardSpec, report
         each=spec.each,
         span=spec.id.span,
     )
+
+
+def _misspells_each(spec: NodeSpec) -> bool:
+    """Whether a misspelt key was meant to be `each`, so that nothing is known of what the node reads."""
+    return any(nearest("each", [name]) for name in spec.attributes)
 
 
 def _check_when(spec: NodeSpec, program: ProgramSpec, card: CardSpec, report: Report) -> None:

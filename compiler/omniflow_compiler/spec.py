@@ -88,7 +88,13 @@ class CardSpec:
     caches: Mapping[str, CacheSpec]
     parity: Mapping[str, object]
     span: Span
+    unread: frozenset[str] = frozenset()  # `loops` or `loops.think`: written, but could not be read
     digest: str = ""  # of its meaning, with everything it includes
+
+    def has(self, section: str, name: str) -> bool:
+        """Whether the card declares the name in `components`, `loops` or `caches`, readable or not."""
+        known = {"components": self.components, "loops": self.loops, "caches": self.caches}[section]
+        return name in known or section in self.unread or f"{section}.{name}" in self.unread
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +106,7 @@ class InputSpec:
     has_default: bool
     default: ScalarValue
     help: str
+    default_span: Span | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,7 +182,8 @@ class ProgramSpec:
     broken_nodes: frozenset[str]  # ids that were written but could not be read; refer to them without complaint
     edges: tuple[EdgeSpec, ...]
     span: Span
-    mentioned_ports: frozenset[str] = frozenset()  # `node.port` in lines that are no edges
+    mentioned: frozenset[str] = frozenset()  # names and `node.port` in edges and outputs that cannot be read
+    is_whole: bool = True  # false when a section could not be read: then nothing can be said of the graph
     stages: tuple[StageSpec, ...] = ()
     stage_outputs: frozenset[str] = frozenset()  # nodes that stages of a workflow offer, read or not
 

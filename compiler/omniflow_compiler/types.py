@@ -150,7 +150,7 @@ def _base(text: str, dtype: str | None) -> tuple[str, str | None]:
         return "tensor", "act"
     if text in BASES:
         return text, given or BASES[text]
-    raise TypeSyntaxError(f"unknown base `{text}`; known: {', '.join([*BASES, *DTYPES])}")
+    raise TypeSyntaxError(f"unknown base `{text}`")
 
 
 def _axes(text: str | None) -> tuple[tuple[Axis, ...], bool]:

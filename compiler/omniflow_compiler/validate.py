@@ -16,7 +16,7 @@ from typing import Any
 
 from omniflow_compiler import codes
 from omniflow_compiler.diagnostics import Edit, Label, Report
-from omniflow_compiler.load import Mapping, Scalar, Sequence, Tree
+from omniflow_compiler.load import Mapping, Scalar, Sequence, Tree, Unread
 from omniflow_compiler.source import Span
 from omniflow_compiler.suggest import did_you_mean, nearest
 
@@ -47,6 +47,8 @@ def validate(tree: Tree, kind: str, part: str, report: Report, what: str, at: Sp
     fault of the tree itself is shown, by default its own place.
     """
     walk = _Walk(kind, report)
+    if at is None and not part and isinstance(tree, Mapping) and "kind" in tree.entries:
+        at = first_line(tree.entries["kind"].value)
     walk.check(tree, definition(kind, part) if part else _document(kind), what, at or first_line(tree))
     return walk.is_sound
 
@@ -70,6 +72,9 @@ class _Walk:
     is_sound: bool = True
 
     def check(self, tree: Tree, schema: Schema, what: str, at: Span) -> None:
+        if isinstance(tree, Unread):
+            self.is_sound = False
+            return
         if "$ref" in schema:
             schema = definition(self.kind, schema["$ref"].removeprefix("#/$defs/"))
         if "type" in schema and not self._has_type(tree, schema["type"], what, at):
@@ -104,8 +109,13 @@ class _Walk:
                 self.check(entry.value, others, f"`{key}`", entry.key)
         self._unknown_keys(tree, unknown, properties, what)
         missing = [key for key in schema.get("required", ()) if key not in tree.entries]
+        extra = [key for key in tree.entries if key not in properties] if others is True else []
         for key in missing:
-            if not nearest(key, unknown):  # a misspelt key is reported once
+            misspelt = nearest(key, extra, most=1)
+            if misspelt:
+                unknown_key(self.report, misspelt[0], tree.entries[misspelt[0]].key, [key], what)
+                self.is_sound = False
+            elif not nearest(key, unknown):  # a misspelt key is reported once
                 self._add(codes.MISSING_KEY, at, f"{what} has no `{key}`", help=_purpose(properties.get(key, {}), key))
         if len(tree.entries) < schema.get("minProperties", 0):
             self._add(codes.BAD_VALUE, at, f"{what} is empty")
@@ -212,8 +222,8 @@ def _kind_name(tree: Tree) -> str:
         return "a mapping"
     if isinstance(tree, Sequence):
         return "a list"
-    value = tree.value
-    if value is None:
+    value = tree.value if isinstance(tree, Scalar) else None
+    if not isinstance(tree, Scalar) or value is None:
         return "empty"
     if isinstance(value, bool):
         return f"the truth value `{tree.written}`"

@@ -162,6 +162,7 @@ class _Joint:
             edges=tuple(replace(edge, order=order) for order, edge in enumerate(edges)),
             span=workflow.span,
             stages=tuple(self.paths),
+            is_whole=all(stage.is_whole for stage in self.stages.values()),
             stage_outputs=frozenset(self.offered),
         )
         card = CardSpec(

@@ -9,7 +9,7 @@ from omniflow_compiler.diagnostics import Report
 from omniflow_compiler.layout.comments import tie_comments
 from omniflow_compiler.layout.pieces import cut
 from omniflow_compiler.layout.writer import write_document
-from omniflow_compiler.load import Mapping, Scalar, Tree, read_text
+from omniflow_compiler.load import Mapping, Scalar, Sequence, Tree, read_text
 from omniflow_compiler.parse import kind_of
 from omniflow_compiler.source import Source
 
@@ -67,4 +67,4 @@ def _meaning(tree: Tree) -> object:
         return type(tree.value).__name__, text
     if isinstance(tree, Mapping):
         return {_SPACES.sub(r"\1", key): _meaning(entry.value) for key, entry in tree.entries.items()}
-    return [_meaning(item) for item in tree.items]
+    return [_meaning(item) for item in tree.items] if isinstance(tree, Sequence) else None

@@ -42,7 +42,7 @@ def _report_off(name: str, graph: ProgramGraph, report: Report) -> None:
 
 def needed_nodes(graph: ProgramGraph, outputs: Sequence[str]) -> set[str]:
     """The nodes that the outputs depend on."""
-    stack = [node for name in outputs if (node := graph.program.outputs[name].ref.node) is not None]
+    stack = [node for name in outputs if (node := graph.program.outputs[name].ref.node) in graph.nodes and node]
     needed = set(stack)
     while stack:
         for edge in graph.incoming[stack.pop()]:

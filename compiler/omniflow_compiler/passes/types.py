@@ -162,6 +162,8 @@ class _Inference:
         """Whether what arrives fits the declared inputs of the graphs and stages that the edge passes through."""
         node = self.graph.nodes[edge.target_node]
         for position, declared in enumerate(edge.spec.contracts):
+            if not declared.text:
+                continue  # the schema has said that it is missing
             try:
                 pattern = parse_type(declared.text)
             except TypeSyntaxError as error:
