@@ -14,7 +14,8 @@ class Limits:
     """What one step and one engine may hold.
 
     width: most units in a batch; step_tokens: most positions in an autoregressive batch, of which at least
-    `min_prefill` are left to prompts; running: most requests in work at once; queued: most requests waiting.
+    `min_prefill` are left to prompts; running: most requests in work at once; queued: most requests waiting, whose
+    inputs hold at most `queued_bytes`.
     batch_invariant: every unit is computed alone, so that its bits never depend on its neighbours.
     """
 
@@ -23,6 +24,7 @@ class Limits:
     min_prefill: int = 16
     running: int = 256
     queued: int = 100_000
+    queued_bytes: int = 1 << 30
     batch_invariant: bool = False
 
 

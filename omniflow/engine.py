@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
+from omniflow.admission import Queue, reason_to_refuse
 from omniflow.batcher import Batcher, Limits
 from omniflow.bind import Bound
-from omniflow.errors import BusyError
 from omniflow.execution import Outcome, execute
 from omniflow.inputs import check_inputs, check_params
 from omniflow.loops.ar_decode import POOL
 from omniflow.loops.base import BadResult, Done, Unit, Wait
 from omniflow.node import Agenda, Lane, NodeRun
+from omniflow.pool import NeverFits
 from omniflow.pump import Mailbox, Pump
 from omniflow.record import result_of, stall_of
 from omniflow.request import Request, Result, State
@@ -41,7 +42,8 @@ class Engine:
         self.trace = Trace() if trace else None
         self.agenda = Agenda(self.trace)
         self.batcher = Batcher(self.limits, self.agenda.recheck)
-        self.waiting: OrderedDict[int, Request] = OrderedDict()
+        self.queue = Queue(self.limits)
+        self.waiting: dict[int, Request] = {}  # those in the queue, by id
         self.running: dict[int, Request] = {}
         self.results: dict[int, Result] = {}
         self.num_submitted = 0
@@ -62,20 +64,19 @@ class Engine:
         params: Mapping[str, Any] | None = None,
         rng: str = DERIVED,
         deadline: float | None = None,
+        priority: int = 0,
         listener: Callable[[Piece], None] | None = None,
         keep: bool = True,
     ) -> int:
-        """Queues a request and returns its id.
+        """Queues a request and returns its id; one that can never be served has ended as refused already.
 
         params: `node.attribute` to value, over the schedule's own. rng: `derived`, or `torch` to draw all its numbers
-        from one torch generator, node after node. deadline: seconds from now. listener: called with every piece of
-        every output from within `step`. keep: whether the result holds the outputs.
+        from one torch generator, node after node. deadline: seconds from now. priority: higher ones are let in first.
+        listener: called with every piece of every output from within `step`. keep: whether the result has the outputs.
         Errors: InputError, BusyError.
         """
         values = check_inputs(self.schedule, inputs)
         own = check_params(self.schedule, params or {})
-        if len(self.waiting) >= self.limits.queued:
-            raise BusyError(f"{len(self.waiting)} requests are waiting and no more are taken; try again later")
         now = self.now()
         request = Request(
             self.num_submitted,
@@ -84,14 +85,20 @@ class Engine:
             generator=own_generator(rng, seed),
             params=own,
             submitted=now,
+            priority=priority,
             rollout=self.profile == "rollout",
             keep=keep,
             listener=listener,
         )
-        if deadline is not None:
-            heapq.heappush(self._deadlines, (now + deadline, request.id))
+        refusal = reason_to_refuse(self.schedule, deadline)
+        if refusal is None:
+            self.queue.put(request)
+            self.waiting[request.id] = request
+            if deadline is not None:
+                heapq.heappush(self._deadlines, (now + deadline, request.id))
         self.num_submitted += 1
-        self.waiting[request.id] = request
+        if refusal is not None:
+            self._end(request, State.REFUSED, refusal)
         return request.id
 
     def cancel(self, request_id: int) -> None:
@@ -197,9 +204,10 @@ class Engine:
                 self._end(request, State.CANCELLED, "its deadline passed")
 
     def _admit(self) -> None:
-        """First come, first served, as many at once as the limits allow."""
+        """As many at once as the limits allow."""
         while self.waiting and len(self.running) < self.limits.running:
-            request = self.waiting.popitem(last=False)[1]
+            request = self.queue.take()
+            del self.waiting[request.id]
             request.state = State.RUNNING
             request.started = self.agenda.clock
             self.running[request.id] = request
@@ -250,6 +258,9 @@ class Engine:
             answer = run.bound.loop.next(lane.state)
             if type(answer) is Done:
                 self._close(lane, answer.reason)
+        except NeverFits as error:
+            self._fail(run, describe(error), State.REFUSED)
+            return
         except Exception as error:  # noqa: BLE001  the request's boundary
             self._fail(run, describe(error))
             return
@@ -322,17 +333,18 @@ class Engine:
     def _find(self, request_id: int) -> Request | None:
         return self.running.get(request_id) or self.waiting.get(request_id)
 
-    def _fail(self, run: NodeRun, problem: str) -> None:
+    def _fail(self, run: NodeRun, problem: str, state: State = State.FAILED) -> None:
         spec = run.bound.spec
         if not run.request.state.is_end:
-            self._end(run.request, State.FAILED, f"{spec.place}: node {spec.id}: {problem}")
+            self._end(run.request, state, f"{spec.place}: node {spec.id}: {problem}")
 
     def _end(self, request: Request, state: State, error: str | None = None) -> None:
         """The one way to the one end: frees all that the request holds and makes its result."""
         assert not request.state.is_end
         request.state, request.error, request.ended = state, error, self.now()
         self.running.pop(request.id, None)
-        self.waiting.pop(request.id, None)
+        if self.waiting.pop(request.id, None) is not None:
+            self.queue.remove(request)
         for run in request.nodes:
             for lane in run.lanes.values():
                 if not lane.is_over:

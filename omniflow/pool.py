@@ -19,6 +19,10 @@ class Pooled(Protocol):
     def arena(self) -> ExtentLedger: ...
 
 
+class NeverFits(ValueError):
+    """A sequence that the cache could not hold even if nobody else were there; says need and have."""
+
+
 class PoolError(Exception):
     """The two counts differ: something leaked or was given back twice. A bug of an expert or of this runtime."""
 
@@ -37,15 +41,15 @@ class Pool:
         return len(self._open)
 
     def open(self, conditions: Mapping[str, Tensor], *, max_positions: int) -> SequenceState | None:
-        """A sequence, or None while others hold the room. Errors: ValueError when no others do, with need and have."""
+        """A sequence, or None while others hold the room. Errors: NeverFits when no others do."""
         arena = self.expert.arena if isinstance(self.expert, Pooled) else None
         if arena is not None and max_positions > arena.num_tokens:
-            raise ValueError(f"it needs {max_positions} positions and the cache of {self.name} has {arena.num_tokens}")
+            raise NeverFits(f"it needs {max_positions} positions and the cache of {self.name} has {arena.num_tokens}")
         sequence = self.expert.open(conditions, max_positions=max_positions)
         if sequence is not None:
             self._open[id(sequence)] = sequence
         elif not self._open:
-            raise ValueError(f"it needs {max_positions} positions, more than the empty cache of {self.name} gives")
+            raise NeverFits(f"it needs {max_positions} positions, more than the empty cache of {self.name} gives")
         return sequence
 
     def close(self, sequence: SequenceState) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from omniflow.admission import bytes_of
 from omniflow.batcher import Readiness
 from omniflow.bounds import MOST_TOKENS, evaluate, most_tokens
 from omniflow.node import NodeRun
@@ -56,6 +57,7 @@ class Request:
         generator: torch.Generator | None = None,
         params: Mapping[str, Mapping[str, Any]],
         submitted: float,
+        priority: int,
         rollout: bool,
         keep: bool,
         listener: Callable[[Piece], None] | None,
@@ -66,6 +68,8 @@ class Request:
         self.generator = generator  # all its draws, node after node; None derives each draw from where it is made
         self.params = params
         self.submitted = submitted
+        self.priority = priority
+        self.num_bytes = bytes_of(inputs)
         self.started: float | None = None
         self.ended: float | None = None
         self.rollout = rollout

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
+import time
 from functools import partial
 
 import pytest
 import torch
 
-from omniflow import Limits, State
+from omniflow import BusyError, Limits, State
 from omniflow.roles import TokenRows
 from tests.runtime.faults import FaultyLanguage, FaultyVocoder, engine_with
 from tests.runtime.program import PROMPTS, assert_same, drain, engine
@@ -127,13 +128,49 @@ def test_cancelling_twice_or_late_or_somebody_unknown_does_nothing() -> None:
 
 def test_a_deadline_ends_its_request_alone() -> None:
     running = engine()
-    late = running.submit({"prompt": PROMPTS[0]}, deadline=0.0)
+    late = running.submit({"prompt": PROMPTS[0]}, deadline=running.schedule.critical_seconds)
     other = running.submit({"prompt": PROMPTS[1]}, deadline=1e6)
+    for _ in range(5):
+        running.step()
+    time.sleep(running.schedule.critical_seconds)
     drain(running)
     result = running.result(late)
     assert result is not None
     assert (result.state, result.error) == (State.CANCELLED, "its deadline passed")
     assert_same(running.result(other), PROMPTS[1])
+
+
+def test_a_deadline_that_cannot_be_kept_is_refused_at_once_with_need_and_have() -> None:
+    running = engine()
+    request = running.submit({"prompt": PROMPTS[0]}, deadline=1e-6)
+    assert running.is_idle
+    result = running.result(request)
+    assert result is not None
+    assert result.state is State.REFUSED
+    assert result.error is not None
+    assert result.error.startswith("it needs ")
+    assert result.error.endswith(" s by the schedule's costs and has 1e-06 s")
+
+
+def test_higher_priorities_go_first_and_lower_ones_are_not_forgotten() -> None:
+    running = engine(limits=Limits(running=1))
+    low = running.submit({"prompt": "Hm"})
+    high = [running.submit({"prompt": "Hm"}, priority=1) for _ in range(40)]
+    order: list[int] = []
+    while not running.is_idle:
+        running.step()
+        order += [request for request in [low, *high] if running.result(request) is not None]
+    assert order[0] == high[0]
+    assert [request for request in order if request != low] == high
+    assert order.index(low) == 16
+
+
+def test_waiting_inputs_are_bounded_by_bytes() -> None:
+    running = engine(limits=Limits(running=1, queued_bytes=100))
+    running.submit({"prompt": "x" * 60})
+    with pytest.raises(BusyError, match="hold 60 bytes of inputs and this one brings 50, more than 100 together"):
+        running.submit({"prompt": "x" * 50})
+    running.submit({"prompt": "x" * 40})
 
 
 def test_a_request_ends_once() -> None:
@@ -152,7 +189,7 @@ def test_a_request_ends_once() -> None:
 
 def test_a_request_for_more_cache_than_there_is_says_need_and_have() -> None:
     result = engine().run({"prompt": "Hm"}, params={"think.max_tokens": 10_000_000})
-    assert result.state is not State.DONE
+    assert result.state is State.REFUSED
     assert result.error is not None
     assert "10000" in result.error
     assert "65536" in result.error
