@@ -92,6 +92,8 @@ CHUNK_ALIGNMENT = _code("OF2203", "streams of one node are cut differently")
 DEADLOCK = _code("OF2204", "streams can deadlock")
 UNBOUNDED = _code("OF2205", "stream is not bounded")
 STREAM_ATTRIBUTE = _code("OF2206", "stream attribute on an edge that carries a finished value")
+HELD_ROW = _code("OF2207", "row to hold is unknown")
+OUTLIVES = _code("OF2208", "loop may outlive the stream it reads", level="warning", lint=True)
 
 GUIDANCE = _code("OF2301", "guidance is on but its unconditional branch is missing")
 OVER_BUDGET = _code("OF2401", "memory over budget")

@@ -172,7 +172,7 @@ def _analyse(
     check_bounds(graph, report)
     branches = check_branches(graph, report)
     types = infer_types(graph, report)
-    check_streams(graph, report)
+    check_streams(graph, types, report)
     check_guidance(graph, report)
     return graph, types, branches
 

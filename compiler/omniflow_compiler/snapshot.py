@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 
 from omniflow_compiler.dump import Dump, Part
 from omniflow_compiler.graph import Component, Edge, Node, ProgramGraph
+from omniflow_compiler.passes.network import channel_needs
 from omniflow_compiler.passes.plan import Plan
-from omniflow_compiler.passes.streams import must_hold_all
 from omniflow_compiler.passes.types import Types
 from omniflow_compiler.schedule import Json
 
@@ -54,7 +54,8 @@ def snapshot(known: Known, after: str) -> Dump:
     if step >= 1:
         kept = set(nodes)
         edges = sorted((e for e in graph.edges if e.target_node in kept), key=lambda e: (str(e.spec.target), e.key))
-        parts += [_edge(edge, graph, step, plan) for edge in edges]
+        held = channel_needs(graph, known.types).held if step >= 3 else frozenset()
+        parts += [_edge(edge, held, step, plan) for edge in edges]
     parts += [_output(name, graph, types) for name in outputs]
     if plan is not None:
         parts += _plan(plan)
@@ -147,12 +148,12 @@ def _planned(node: Node, plan: Plan) -> tuple[tuple[str, Json], ...]:
     )
 
 
-def _edge(edge: Edge, graph: ProgramGraph, step: int, plan: Plan | None) -> Part:
+def _edge(edge: Edge, held: frozenset[int], step: int, plan: Plan | None) -> Part:
     arrow = "~>" if edge.spec.streams else "->"
     written = {key: attribute.value for key, attribute in edge.spec.attributes.items()}
     fields = _filled(*sorted(written.items()), ("back", edge.is_back))
     if step >= 3 and edge.spec.streams:
-        fields += _filled(("holds all", must_hold_all(edge, graph)))
+        fields += _filled(("holds all", edge.key in held))
     if plan is not None and edge.spec.streams:
         fields += (("room", plan.memory.capacities[edge.key]), ("bytes", plan.memory.channel_bytes[edge.key]))
     name = f"{edge.spec.source} {arrow} {edge.spec.target}"

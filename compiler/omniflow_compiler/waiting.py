@@ -208,11 +208,16 @@ def _circle_in(came: dict[str, Wait]) -> Circle | None:
 # -- capacities that can be chosen -------------------------------------------------------------------------------------
 
 
-def held_whole(links: Sequence[Link]) -> frozenset[int]:
-    """Keys of the channels, of those whose capacity can be chosen, that must hold everything that comes."""
+def held_whole(links: Sequence[Link], *, items: bool = True) -> frozenset[int]:
+    """Keys of the channels, of those whose capacity can be chosen, that must hold everything that comes.
+
+    items: also those that must hold a whole item.
+    """
     links = [link for link in links if not link.tokens]
     stopping = [link for link in links if link.capacity is not None]
     held = _held(links, stopping, "whole", frozenset())
+    if not items:
+        return held
     return held | _held(links, [link for link in stopping if not link.counts_items], "item", held)
 
 

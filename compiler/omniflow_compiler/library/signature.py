@@ -33,7 +33,7 @@ class Port:
     A size of the component may be a factor in its type, `image[{scale}*H, {scale}*W, 3]`.
 
     `left` and `right` are the context a streamed input needs for its chunks to equal the whole;
-    `lags` counts elements by which an output trails its input.
+    `lags` counts elements by which an output trails its input; an op takes an input with `items` item by item.
     """
 
     name: str
@@ -43,6 +43,8 @@ class Port:
     variadic: bool = False
     left: int = 0
     right: int = 0
+    lags: int = 0
+    items: bool = False
     doc: str = ""
 
     @property

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from omniflow_compiler.graph import Component, Edge, Node, ProgramGraph
 from omniflow_compiler.passes.buffers import live_buffers, share_places
 from omniflow_compiler.passes.lengths import DEFAULT_ITEMS, DEFAULT_LENGTH, Lengths
+from omniflow_compiler.passes.network import Needs, channel_needs, takes_items
 from omniflow_compiler.passes.order import edges_into
-from omniflow_compiler.passes.streams import must_hold_all
 from omniflow_compiler.passes.types import Types
 from omniflow_compiler.schedule import Buffer, Holder, Memory
 from omniflow_compiler.types import DTYPE_BYTES, Type
@@ -42,7 +42,8 @@ def plan_memory(
 ) -> MemoryPlan:
     """The plan for these nodes; `budgets` has bytes per device where a limit was given."""
     streams = [edge for edge in edges_into(graph, order) if edge.spec.streams]
-    capacities = {edge.key: _capacity(edge, graph, types, lengths) for edge in streams}
+    needs = channel_needs(graph, types)
+    capacities = {edge.key: _capacity(edge, needs, graph, types, lengths) for edge in streams}
     held = {edge.key: _channel_bytes(edge, capacities[edge.key], graph, types, lengths) for edge in streams}
     state = {name: size for name in order if (size := _state_bytes(graph.nodes[name], bounds))}
     buffers = tuple(live_buffers(graph, types, order, lengths))
@@ -102,22 +103,17 @@ def _state_bytes(node: Node, bounds: Mapping[str, int]) -> int:
     return total
 
 
-def _takes_items(edge: Edge, graph: ProgramGraph) -> bool:
-    """Whether the edge's reader takes whole items, which are then what its capacity counts."""
-    return graph.nodes[edge.target_node].each and edge.target_port is not None and not edge.target_port.streams
-
-
 def _arriving(edge: Edge, types: Types) -> Type | None:
     return types.inputs.get((edge.target_node, edge.spec.target.port))
 
 
-def _capacity(edge: Edge, graph: ProgramGraph, types: Types, lengths: Lengths) -> int:
+def _capacity(edge: Edge, needs: Needs, graph: ProgramGraph, types: Types, lengths: Lengths) -> int:
     written = edge.attribute("capacity", 0)
     if written:
         return written
     type = _arriving(edge, types)
-    default = DEFAULT_ITEMS if _takes_items(edge, graph) else DEFAULT_CAPACITY
-    if must_hold_all(edge, graph):
+    default = DEFAULT_ITEMS if takes_items(edge, graph) else DEFAULT_CAPACITY
+    if edge.key in needs.held:
         counted = (
             ()
             if type is None
@@ -129,7 +125,7 @@ def _capacity(edge: Edge, graph: ProgramGraph, types: Types, lengths: Lengths) -
             return EVERYTHING
         return max(default, math.prod(math.ceil(axis.size.evaluate(lengths.of)) for axis in counted))
     window = edge.attribute("chunk", 0) + edge.attribute("left_context", 0) + edge.attribute("right_context", 0)
-    return max(default, 2 * window)
+    return max(default, 2 * window, needs.least.get(edge.key, 0))
 
 
 def _channel_bytes(edge: Edge, capacity: int, graph: ProgramGraph, types: Types, lengths: Lengths) -> int:
@@ -140,7 +136,7 @@ def _channel_bytes(edge: Edge, capacity: int, graph: ProgramGraph, types: Types,
     item = type.item() if type.is_items else type
     if capacity == EVERYTHING:
         return lengths.bytes(type)
-    if _takes_items(edge, graph):
+    if takes_items(edge, graph):
         return (capacity + 1) * lengths.bytes(item)
     if not item.axes:
         return capacity * (4 if type.base == "text" else lengths.bytes(item))

@@ -99,19 +99,6 @@ def test_chosen_capacities_run_through_unless_fixed_ones_are_at_fault(links: lis
     assert runs_dry(chosen) == bool(find_circles(links))
 
 
-@settings(max_examples=200, deadline=None)
-@given(networks(free=True))
-def test_a_channel_is_held_whole_only_where_a_bounded_one_would_stop_everything(links: list[Link]) -> None:
-    held = held_whole(links)
-    if find_circles(links):
-        return
-    for link in links:
-        if link.key in held and not link.counts_items:
-            others = [k if k.is_fixed or k is link else replace(k, capacity=None, counts_items=False) for k in links]
-            tight = [replace(k, capacity=3, is_fixed=True) if k is link else k for k in others]
-            assert runs_dry(tight) or any(k.need == "item" for k in links)
-
-
 @settings(max_examples=300, deadline=None)
 @given(st.integers(1, 4), st.integers(0, 4), st.integers(0, 4), st.integers(1, 4))
 def test_a_ring_needs_more_first_values_than_its_readers_lag(size: int, lag: int, more: int, tokens: int) -> None:

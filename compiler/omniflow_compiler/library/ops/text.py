@@ -44,7 +44,7 @@ SIGNATURES = (
     OpSignature(
         name="spell", needs="lexicon", barrier=False,
         ports=_ports(
-            (Port(name="text", type="text[N*]", streams=True, doc="Sentences."),),
+            (Port(name="text", type="text[N*]", streams=True, items=True, doc="Sentences."),),
             (
                 Port(name="characters", type="tokens[W*, C] < characters", streams=True, doc="Words the talker decodes; empty for known ones."),
                 Port(name="forced", type="tokens[W*, K] < vocabulary", streams=True, doc="Phonemes of known words; empty for the others."),
@@ -55,7 +55,7 @@ SIGNATURES = (
     OpSignature(
         name="gather", needs="lexicon", barrier=False,
         ports=_ports(
-            (Port(name="words", type="tokens[W*, T] < vocabulary", streams=True),),
+            (Port(name="words", type="tokens[W*, T] < vocabulary", streams=True, items=True),),
             (Port(name="phonemes", type="tokens[N*, P] < phonemes", streams=True),),
         ),
         doc="Gathers words up to each end mark and maps them to the acoustic model's phonemes.",
