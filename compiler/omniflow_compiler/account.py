@@ -6,15 +6,22 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from omniflow_compiler.schedule import Channel, Expert, Memory, Node, Output, Place, Schedule, UnitTemplate
+from omniflow_compiler.schedule import Buffer, Channel, Expert, Memory, Node, Output, Place, Schedule, UnitTemplate
+
+MAX_PATH = 24
+MAX_NAMED = 6  # nodes named as sharing an expert or a cache
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reason:
-    """An output that needs the node, and a shortest path to it: ids of nodes, this one first."""
+    """An output that needs the node, and a shortest path to it: ids of nodes, this one first.
+
+    Of a path longer than `MAX_PATH` only its beginning is there; `hops` is its whole length.
+    """
 
     output: str
     path: tuple[str, ...]
+    hops: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +133,9 @@ class _Books:
         self.incoming: dict[str, list[Channel]] = {node.id: [] for node in schedule.nodes}
         self.outgoing: dict[str, list[Channel]] = {}
         self.users: dict[str, list[str]] = {}
+        self.buffers: dict[str, list[Buffer]] = {}
+        for buffer in schedule.buffers:
+            self.buffers.setdefault(_node_of(buffer.port), []).append(buffer)
         for channel in schedule.channels:
             self.incoming[channel.node].append(channel)
             self.outgoing.setdefault(channel.source, []).append(channel)
@@ -135,16 +145,16 @@ class _Books:
         self.towards = {output.name: self._towards(output) for output in schedule.outputs}
         self.critical = frozenset(schedule.critical_path)
 
-    def _towards(self, output: Output) -> dict[str, str]:
-        """For every node that the output needs, the next one on a shortest path to it; the last one has itself."""
-        after = {output.node: output.node}
+    def _towards(self, output: Output) -> dict[str, tuple[str, int]]:
+        """For every node that the output needs, the next one on a shortest path to it and that path's length."""
+        after = {output.node: ("", 1)}
         queue = deque([output.node])
         while queue:
             name = queue.popleft()
             for channel in self.incoming[name]:
                 source = _node_of(channel.source)
                 if source in self.nodes and source not in after and channel.back_edge is None:
-                    after[source] = name
+                    after[source] = name, after[name][1] + 1
                     queue.append(source)
         return after
 
@@ -182,9 +192,9 @@ class _Books:
         for output, after in self.towards.items():
             if node.id in after:
                 path = [node.id]
-                while after[path[-1]] != path[-1]:
-                    path.append(after[path[-1]])
-                yield Reason(output=output, path=tuple(path))
+                while after[path[-1]][0] and len(path) < MAX_PATH:
+                    path.append(after[path[-1]][0])
+                yield Reason(output=output, path=tuple(path), hops=after[node.id][1])
 
     def _overlaps(self, node: Node) -> Iterator[Overlap]:
         sources = {_node_of(c.source) for c in self.incoming[node.id] if c.streams and c.back_edge is None}
@@ -205,19 +215,21 @@ class _Books:
                 yield Share(kind="cache", name=cache.name, bytes=cache.max_bytes, note=note)
         if node.state_bytes:
             yield Share(kind="state", name=node.id, bytes=node.state_bytes, note="keys and values of its own")
-        for buffer in self.schedule.buffers:
-            if _node_of(buffer.port) == node.id:
-                last = self.schedule.nodes[buffer.last_use].id
-                note = f"from {node.id} to {last}" if last != node.id else "to the end"
-                yield Share(kind="buffer", name=buffer.port, bytes=buffer.bytes, note=note)
+        for buffer in self.buffers.get(node.id, ()):
+            last = self.schedule.nodes[buffer.last_use].id
+            note = f"from {node.id} to {last}" if last != node.id else "to the end"
+            yield Share(kind="buffer", name=buffer.port, bytes=buffer.bytes, note=note)
         for channel in self.incoming[node.id]:
             if channel.bytes:
                 note = f"capacity {channel.capacity}"
                 yield Share(kind="channel", name=channel.id, bytes=channel.bytes, note=note)
 
     def _shared(self, node: Node, held: str) -> str:
-        others = [name for name in self.users[held] if name != node.id]
-        return f"shared with {', '.join(others)}" if others else ""
+        users = self.users[held]
+        others = [name for name in users[: MAX_NAMED + 1] if name != node.id][:MAX_NAMED]
+        more = len(users) - 1 - len(others)
+        shown = ", ".join(others) + (f" and {more} more" if more else "")
+        return f"shared with {shown}" if others else ""
 
     def _inputs(self, node: Node) -> Iterator[Wire]:
         for port in node.inputs:

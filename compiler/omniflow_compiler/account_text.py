@@ -90,7 +90,9 @@ def write_node(node: NodeAccount) -> Iterator[str]:
 
 def _reasons(node: NodeAccount) -> Iterator[tuple[str, str]]:
     for reason in node.why:
-        through = f" through {show_path(reason.path[1:])}" if len(reason.path) > 1 else ", which it gives"
+        left_out = reason.hops - len(reason.path)
+        more = f" > ({left_out} more)" if left_out else ""
+        through = f" through {show_path(reason.path[1:])}{more}" if reason.hops > 1 else ", which it gives"
         yield "why", f"output {reason.output}{through}"
 
 
