@@ -47,6 +47,21 @@ EXPERTS = (
     expert("t.fast", "encode", {"x": "f32[T, D] @ r"}, {"y": "f32[2*T, D] @ 2*r"}),
     expert("t.at_50", "encode", {"x": "f32[T, D] @ 50 Hz"}, {"y": "f32[T, D] @ 50 Hz"}),
     expert("t.at_80", "encode", {"x": "f32[T, D] @ 80 Hz"}, {"y": "f32[T, D] @ 80 Hz"}),
+    expert("t.frames", "encode", {"x": "tokens[T] < codes"}, {"y": "f32[F, 8] @ 12.5 Hz"}, codes=100),
+    expert("t.piecewise", "audio_decode", {"x~": "f32[T, D] @ r"}, {"y~": "f32[T, D] @ r"}),
+    ExpertSignature(
+        use="t.causal", role="vocoder", hop=1920, strides=(8, 5, 4, 3), doc="Causal, loses its tail.",
+        serves={"audio_decode": ports({"x~": "f32[F, 8] @ 12.5 Hz"}, {"audio~": "audio[1920*F] @ 24 kHz"})},
+    ),
+    ExpertSignature(
+        use="t.reader", role="reader", rows=("pad", "end"), sizes={"vocabulary": 100, "hidden": 16}, doc="Has rows.",
+        serves={
+            "ar_decode": ports(
+                {"prompt?": "tokens[P] < vocabulary", "condition~": "act[R, hidden]"},
+                {"tokens~": "tokens[T] < vocabulary"},
+            )
+        },
+    ),
     expert("t.latent", "diffusion_denoise", {"x": "f32[P, D]"}, {"y": "latent[C, H, W]"},
            C=FromConfig(path="channels")),
     expert("t.pixels", "vae_tile", {"x": "latent[4, H, W]"}, {"y": "image[8*H, 8*W, 3]"}),
