@@ -128,16 +128,18 @@ def _check_end(ref: PortRef, nodes: Mapping[str, Node], side: str, report: Repor
         report.add(codes.BAD_EDGE, ref.span, f"the edge ends at node `{ref.node}`, not at a port of it", help=help)
         return False, None
     if node is None:
-        span = ref.span.part(0, len(ref.node)) if ref.span.line == ref.span.end_line else ref.span
-        close = nearest(ref.node, nodes, most=1)
-        if close and nodes[close[0]].spec is None:
+        stage, _, name = ref.node.rpartition("/")  # inside a graph, names are the graph's own
+        span = ref.span.part(0, len(name)) if ref.span.line == ref.span.end_line else ref.span
+        beside = _beside(stage, nodes)
+        close = [] if report.is_full else nearest(name, beside, most=1)
+        if close and beside[close[0]].spec is None:
             return False, None  # a node whose id cannot be read
         edits = [Edit(span=span, text=close[0])] if close else []
         report.add(
             codes.UNKNOWN_NODE,
             span,
-            f"unknown node `{ref.node}`",
-            help=did_you_mean(ref.node, nodes, "node"),
+            f"unknown node `{name}`",
+            help=[] if report.is_full else did_you_mean(name, beside, "node"),
             edits=edits,
         )
         return False, None
@@ -151,10 +153,19 @@ def _check_end(ref: PortRef, nodes: Mapping[str, Node], side: str, report: Repor
     return True, port
 
 
+def _beside(stage: str, nodes: Mapping[str, Node]) -> Mapping[str, Node]:
+    """The nodes of one graph, under the names they have there."""
+    if not stage:
+        return nodes
+    prefix = f"{stage}/"
+    inside = {name.removeprefix(prefix): node for name, node in nodes.items() if name.startswith(prefix)}
+    return {name: node for name, node in inside.items() if "/" not in name}
+
+
 def _unknown_port(
     ref: PortRef, node: Node, side: str, ports: Mapping[str, Port], others: Mapping[str, Port], report: Report
 ) -> None:
-    offset = len(ref.node or "") + 1
+    offset = len((ref.node or "").rpartition("/")[2]) + 1
     span = ref.span.part(offset, len(ref.port)) if ref.span.line == ref.span.end_line else ref.span
     if ref.port in others:
         other = "input" if side == "output" else "output"

@@ -119,6 +119,11 @@ class Report:
         """Whether something could not be read or found, so that what depends on it is unknown."""
         return any(found.level == "error" and found.code < "OF2" for found in self._found.values())
 
+    def has(self, *wanted: Code) -> bool:
+        """Whether there is a finding of one of the codes."""
+        ids = {code.id for code in wanted}
+        return any(found.code in ids for found in self._found.values())
+
     def raise_if_errors(self) -> None:
         """Errors: Faults, when there is any finding of level error."""
         if self.num_errors:

@@ -1,8 +1,8 @@
-"""Replaces every node that names a graph file by that graph's own nodes: `speech` becomes `speech/segment` and so on."""
+"""Replaces every node that names a graph file by that graph's own nodes: `speech` becomes `speech/segment` etc."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from omniflow_compiler import codes
@@ -11,8 +11,9 @@ from omniflow_compiler.files import Chain, open_spec
 from omniflow_compiler.load import Scalar
 from omniflow_compiler.names import unknown
 from omniflow_compiler.parse import parse_program
-from omniflow_compiler.source import SourceSet
+from omniflow_compiler.source import SourceSet, Span
 from omniflow_compiler.spec import Attribute, EdgeSpec, Name, NodeSpec, OutputSpec, PortRef, ProgramSpec
+from omniflow_compiler.suggest import nearest
 
 MAX_NODES = 200_000
 
@@ -39,6 +40,7 @@ def expand_graphs(program: ProgramSpec, chain: Chain, sources: SourceSet, report
         broken_nodes=frozenset(parts.broken),
         edges=tuple(replace(edge, order=order) for order, edge in enumerate(edges)),
         outputs={name: spec for name, spec in outputs.items() if spec is not None},
+        mentioned=program.mentioned | parts.mentioned,
     )
 
 
@@ -78,6 +80,7 @@ class _Parts:
     graphs: dict[str, ProgramSpec] = field(default_factory=dict)
     specs: dict[str, NodeSpec] = field(default_factory=dict)
     inner_edges: list[EdgeSpec] = field(default_factory=list)
+    mentioned: set[str] = field(default_factory=set)  # by edges that lead nowhere
 
     def add(self, name: str, spec: NodeSpec, graph: ProgramSpec) -> None:
         self.graphs[name], self.specs[name] = graph, spec
@@ -86,6 +89,7 @@ class _Parts:
                 node, id=replace(node.id, text=f"{name}/{inner}"), when=_both(spec.when, node.when)
             )
         self.broken |= {f"{name}/{inner}" for inner in graph.broken_nodes}
+        self.mentioned |= {f"{name}/{text}" for text in graph.mentioned}
         for edge in graph.edges:
             if edge.source.node is not None:
                 source, target = _inside(name, edge.source), _inside(name, edge.target)
@@ -94,16 +98,19 @@ class _Parts:
     def rewire(self, edge: EdgeSpec, report: Report) -> Iterator[EdgeSpec]:
         """The edges that stand for one edge of the program."""
         source = self.source(edge.source, report)
+        graph = self.graphs.get(edge.target.node or "")
         if source is None:
+            self.mentioned.add(str(edge.target))
             return
         edge = replace(edge, source=source)
-        graph = self.graphs.get(edge.target.node or "")
         if graph is None:
             yield edge
             return
         port = edge.target.port
         if port not in graph.inputs:
-            unknown(report, codes.UNKNOWN_PORT, Name(text=port, span=edge.target.span), graph.inputs, "input port")
+            at = Name(text=port, span=port_span(edge.target))
+            unknown(report, codes.UNKNOWN_PORT, at, graph.inputs, "input port")
+            self.mentioned |= {str(edge.source), *mentions(edge.target.node or "", graph)}
             return
         for inner in graph.edges:
             if inner.source.node is None and inner.source.port == port:
@@ -116,7 +123,9 @@ class _Parts:
             return ref
         output = graph.outputs.get(ref.port)
         if output is None:
-            unknown(report, codes.UNKNOWN_PORT, Name(text=ref.port, span=ref.span), graph.outputs, "output port")
+            at = Name(text=ref.port, span=port_span(ref))
+            unknown(report, codes.UNKNOWN_PORT, at, graph.outputs, "output port")
+            self.mentioned |= mentions(ref.node or "", graph)
             return None
         return replace(_inside(ref.node or "", output.ref), span=ref.span)
 
@@ -129,12 +138,23 @@ def _inside(name: str, ref: PortRef) -> PortRef:
     return replace(ref, node=f"{name}/{ref.node}")
 
 
+def port_span(ref: PortRef) -> Span:
+    """Where a reference names its port."""
+    return ref.span.part(len(ref.node or "") + 1, len(ref.port)) if ref.span.line == ref.span.end_line else ref.span
+
+
+def mentions(name: str, graph: ProgramSpec) -> set[str]:
+    """What the ports of a graph or stage stand for: nobody complains that these are unfed or unread."""
+    fed = {f"{name}/{edge.target}" for edge in graph.edges if edge.source.node is None}
+    return fed | {f"{name}/{output.ref}" for output in graph.outputs.values()}
+
+
 def _joined(outer: EdgeSpec, inner: EdgeSpec, graph: ProgramSpec, name: str) -> EdgeSpec:
     """An edge into a graph and the edge from its port on, as one: it streams when both do."""
     streams = outer.streams and inner.streams
     return replace(
         outer,
-        target=replace(_inside(name, inner.target), span=outer.target.span),
+        target=_inside(name, inner.target),
         streams=streams,
         attributes={**inner.attributes, **outer.attributes} if streams or outer.attributes else {},
         contracts=(*outer.contracts, graph.inputs[inner.source.port].type, *inner.contracts),
@@ -148,13 +168,19 @@ def _both(outer: Attribute | None, inner: Attribute | None) -> Attribute | None:
 
 
 def _check_fed(program: ProgramSpec, parts: _Parts, report: Report) -> None:
-    fed = {(edge.target.node, edge.target.port) for edge in program.edges}
+    # An edge with a misspelt end may have been meant for a port: do not complain twice.
+    known = {*program.nodes, *program.broken_nodes}
+    fed: dict[str, set[str]] = {}
+    for edge in program.edges:
+        node = edge.target.node or ""
+        meant = node if node in known else next(iter(nearest(node, known, most=1)), node)
+        fed.setdefault(meant, set()).add(edge.target.port)
     for name, graph in parts.graphs.items():
-        for port in _unfed(name, graph.inputs, fed):
-            label = Label(span=graph.inputs[port].type.span, text="declared here")
+        for port, spec in graph.inputs.items():
+            written = fed.get(name, set())
+            if port in written or nearest(port, written - graph.inputs.keys()):
+                continue
+            label = Label(span=spec.type.span, text="declared here")
             span, help = parts.specs[name].id.span, [f"add an edge `... -> {name}.{port}`"]
             report.add(codes.MISSING_INPUT, span, f"input `{name}.{port}` has no producer", labels=[label], help=help)
-
-
-def _unfed(name: str, ports: Iterable[str], fed: set[tuple[str | None, str]]) -> list[str]:
-    return [port for port in ports if (name, port) not in fed]
+            parts.mentioned |= mentions(name, graph)

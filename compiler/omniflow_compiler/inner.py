@@ -13,6 +13,7 @@ from omniflow_compiler.library.library import Library
 from omniflow_compiler.library.signature import Ports
 from omniflow_compiler.names import unknown
 from omniflow_compiler.spec import CardSpec, InnerSpec, LoopSpec
+from omniflow_compiler.suggest import did_you_mean, nearest
 
 
 def resolve_inner(
@@ -64,10 +65,11 @@ def _check_ports(written: InnerSpec, spec: LoopSpec, ports: Ports, report: Repor
     before = report.num_errors
     for port, value in written.feed.items():
         if port not in inputs:
-            help = [f"inputs of loop `{spec.name.text}`: {', '.join(f'`{name}`' for name in inputs)}"]
+            help = did_you_mean(port, inputs, "input port")
             report.add(codes.UNKNOWN_PORT, value.span, f"inner loop has no input port `{port}`", help=help)
     for name, port_signature in inputs.items():
-        if port_signature.required and name not in written.feed:
+        misspelt = nearest(name, (port for port in written.feed if port not in inputs))
+        if port_signature.required and name not in written.feed and not misspelt:
             help = [f"add `{name}: token`, `{name}: hidden` or `{name}: embeds` to `feed`"]
             report.add(
                 codes.MISSING_INPUT, written.loop.span, f"input `{name}` of the inner loop is not fed", help=help

@@ -14,11 +14,11 @@ def unknown(
     report: Report, code: codes.Code, name: Name, known: Mapping[str, object], what: str, near: str = ""
 ) -> None:
     """Reports a name that is not there, with the nearest ones."""
-    close = nearest(name.text, known, most=1)
+    close = [] if report.is_full else nearest(name.text, known, most=1)
     report.add(
         code,
         name.span,
         f"unknown {what} `{name.text}`{near}",
-        help=did_you_mean(name.text, known, what),
+        help=[] if report.is_full else did_you_mean(name.text, known, what),
         edits=[Edit(span=name.span, text=close[0])] if close else [],
     )

@@ -39,7 +39,7 @@ MAX_NODES = 200_000
 _NAME = r"[^\s.:>~-][^\s.:>~]*"
 _EDGE = re.compile(rf"\s*(?P<source>{_NAME}(?:\.{_NAME})?)\s*(?P<arrow>->|~>)\s*(?P<target>{_NAME}(?:\.{_NAME})?)\s*\Z")
 _WORD = re.compile(rf"{_NAME}(?:\.{_NAME})?")
-_ID = re.compile(r"[^\s.:>~-][^\s.:>~]{0,127}\Z")
+_ID = re.compile(r"[^\s.:>~/-][^\s.:>~/]{0,127}\Z")
 
 
 def kind_of(document: Mapping, report: Report) -> str | None:
@@ -179,6 +179,7 @@ def _stage(name: str, entry: Entry) -> StageOfWorkflow:
         name=Name(text=name, span=entry.key),
         program=_name(tree, "program"),
         params={key: e.value for key, e in entries.items() if isinstance(e.value, Scalar)},
+        param_keys={key: e.key for key, e in entries.items()},
     )
 
 
@@ -271,7 +272,7 @@ def _inner(tree: Tree | None) -> InnerSpec | None:
         return None
     return InnerSpec(
         loop=_name(tree, "loop"),
-        feed={port: _name(feed, port) for port in feed.entries},
+        feed={port: replace(_name(feed, port), span=entry.key) for port, entry in feed.entries.items()},
         back=_name(tree, "back"),
     )
 
@@ -372,7 +373,7 @@ def _nodes(document: Mapping, report: Report) -> tuple[dict[str, NodeSpec], set[
 
 def _node(name: str, entry: Entry, report: Report) -> NodeSpec | None:
     if not _ID.match(name):
-        help = ["no spaces, dots, colons, dashes at the front or arrows"]
+        help = ["no spaces, dots, colons, slashes, arrows, or dashes at the front"]
         report.add(codes.BAD_VALUE, entry.key, f"`{name}` cannot be a node's id", help=help)
         return None
     tree = entry.value

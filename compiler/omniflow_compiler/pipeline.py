@@ -36,6 +36,7 @@ from omniflow_compiler.passes.prune import needed_nodes, requested_outputs
 from omniflow_compiler.passes.streams import check_streams
 from omniflow_compiler.passes.structure import check_structure
 from omniflow_compiler.passes.types import Types, infer_types
+from omniflow_compiler.passes.unread import check_read
 from omniflow_compiler.resolve import resolve_components, resolve_loops, resolve_nodes
 from omniflow_compiler.schedule import Schedule
 from omniflow_compiler.source import SourceSet
@@ -174,6 +175,7 @@ def _analyse(
     types = infer_types(graph, report)
     check_streams(graph, types, report)
     check_guidance(graph, report)
+    check_read(graph, report)
     return graph, types, branches
 
 
@@ -191,8 +193,8 @@ def _check_capabilities(
 ) -> None:
     """Each declared capability must be reached by this program or by another one beside the card."""
     missing = [name for name in card.capabilities if name.text not in reached]
-    if not missing:
-        return
+    if not missing or report.has(codes.MISSING_INPUT, codes.UNREACHABLE_OUTPUT, codes.BASE_MISMATCH):
+        return  # what is wrong with this program may be why it does not reach one
     for sibling in sibling_programs(card_path, card, path):
         reached |= _reached_by(sibling, card, card_path, options)
     for name in missing:

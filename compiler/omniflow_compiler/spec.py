@@ -195,6 +195,7 @@ class StageOfWorkflow:
     name: Name
     program: Name
     params: Mapping[str, Scalar]
+    param_keys: Mapping[str, Span]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from typing import TypeVar
 from omniflow_compiler import codes
 from omniflow_compiler.cards import find_card
 from omniflow_compiler.diagnostics import Label, Report
-from omniflow_compiler.expand import expand_graphs
+from omniflow_compiler.expand import expand_graphs, mentions, port_span
 from omniflow_compiler.files import Chain, open_spec
 from omniflow_compiler.include import read_card
 from omniflow_compiler.load import Mapping, Scalar, ScalarValue
@@ -32,6 +32,7 @@ from omniflow_compiler.spec import (
     StageSpec,
     WorkflowSpec,
 )
+from omniflow_compiler.suggest import nearest
 
 Entry = TypeVar("Entry", ComponentSpec, LoopSpec, CacheSpec)
 
@@ -105,14 +106,17 @@ class _Joint:
     origins: dict[str, Span] = field(default_factory=dict)
     paths: list[StageSpec] = field(default_factory=list)
     offered: set[str] = field(default_factory=set)
+    mentioned: set[str] = field(default_factory=set)  # by edges that lead nowhere
+    unread: set[str] = field(default_factory=set)
 
     def add(self, name: str, whole: Whole, report: Report, given: MappingOf[str, Scalar]) -> None:
         program, card = whole.program, whole.card
         self.stages[name] = program
         known = {**card.params, **program.params}
+        keys = self.workflow.stages[name].param_keys
         for param in given:
             if param not in known:
-                unknown(report, codes.UNKNOWN_PARAM, Name(text=param, span=given[param].span), known, "param")
+                unknown(report, codes.UNKNOWN_PARAM, Name(text=param, span=keys[param]), known, "param")
         self.params |= {f"{name}.{key}": value for key, value in known.items()}
         self.origins |= {f"{name}.{key}": span for key, span in {**card.origins, **program.origins}.items()}
         self.components |= _prefixed(name, card.components)
@@ -134,6 +138,9 @@ class _Joint:
                 name=_in(name, node.name) if node.kind == "loop" else node.name,
                 component=None if node.component is None else _in(name, node.component),
             )
+        for key in card.unread:
+            section, dot, entry = key.partition(".")
+            self.unread.add(f"{section}.{name}/{entry}" if dot else section)
         self.broken |= {f"{name}/{key}" for key in program.broken_nodes}
         for edge in program.edges:
             if edge.source.node is not None:
@@ -162,6 +169,7 @@ class _Joint:
             edges=tuple(replace(edge, order=order) for order, edge in enumerate(edges)),
             span=workflow.span,
             stages=tuple(self.paths),
+            mentioned=frozenset(self.mentioned),
             is_whole=all(stage.is_whole for stage in self.stages.values()),
             stage_outputs=frozenset(self.offered),
         )
@@ -178,6 +186,7 @@ class _Joint:
             parity={},
             digest="",
             span=workflow.span,
+            unread=frozenset(self.unread),
         )
         return Whole(program=program, card=card, card_path=None)
 
@@ -185,17 +194,19 @@ class _Joint:
         """The edges that stand for one edge of the workflow: one per reader of the stage's input."""
         source = self._source(edge.source, report)
         stage = self._stage(edge.target, report)
+        name, port = edge.target.node or "", edge.target.port
         if source is None or stage is None:
+            self.mentioned |= {str(edge.source), *(mentions(name, stage) if stage is not None else ())}
             return []
-        port = edge.target.port
         if port not in stage.inputs:
-            unknown(report, codes.UNKNOWN_INPUT, Name(text=port, span=edge.target.span), stage.inputs, "input")
+            unknown(report, codes.UNKNOWN_INPUT, Name(text=port, span=port_span(edge.target)), stage.inputs, "input")
+            self.mentioned |= {str(edge.source), *mentions(name, stage)}
             return []
         return [
             replace(
                 edge,
                 source=source,
-                target=replace(_inside(edge.target.node or "", inner.target), span=edge.target.span),
+                target=_inside(name, inner.target),
                 streams=edge.streams and inner.streams,
                 attributes=inner.attributes if edge.streams and inner.streams else {},
                 contracts=(stage.inputs[port].type, *inner.contracts),
@@ -206,11 +217,12 @@ class _Joint:
 
     def _defaults(self, report: Report) -> list[EdgeSpec]:
         """Inputs of stages that no edge feeds: with a default they become the workflow's own, else they are missing."""
-        fed = {(edge.target.node, edge.target.port) for edge in self.workflow.edges}
+        # An edge with a misspelt end may have been meant for an input: do not complain twice.
+        fed = {(self._nearest(edge.target.node), edge.target.port) for edge in self.workflow.edges}
         edges = []
         for name, stage in self.stages.items():
             for port, spec in stage.inputs.items():
-                if (name, port) in fed:
+                if (name, port) in fed or any(node == name and nearest(port, [other]) for node, other in fed):
                     continue
                 if not spec.has_default:
                     label = Label(span=spec.name.span, text="declared here")
@@ -222,6 +234,7 @@ class _Joint:
                         labels=[label],
                         help=help,
                     )
+                    self.mentioned |= mentions(name, stage)
                     continue
                 self.inputs[f"{name}/{port}"] = replace(spec, name=_in(name, spec.name))
                 for inner in stage.edges:
@@ -238,15 +251,26 @@ class _Joint:
             return None
         output = stage.outputs.get(ref.port)
         if output is None:
-            unknown(report, codes.UNKNOWN_OUTPUT, Name(text=ref.port, span=ref.span), stage.outputs, "output")
+            unknown(report, codes.UNKNOWN_OUTPUT, Name(text=ref.port, span=port_span(ref)), stage.outputs, "output")
+            self.mentioned |= mentions(ref.node or "", stage)
             return None
         return replace(_inside(ref.node, output.ref), span=ref.span)
 
     def _stage(self, ref: PortRef, report: Report) -> ProgramSpec | None:
         stage = self.stages.get(ref.node or "")
         if stage is None and ref.node not in self.workflow.stages:
-            unknown(report, codes.UNKNOWN_NODE, Name(text=ref.node or "", span=ref.span), self.workflow.stages, "stage")
+            name = ref.node or ""
+            at = Name(text=name, span=ref.span.part(0, len(name)) if ref.span.line == ref.span.end_line else ref.span)
+            unknown(report, codes.UNKNOWN_NODE, at, self.workflow.stages, "stage")
+            meant = self.stages.get(self._nearest(name) or "")
+            self.mentioned |= mentions(self._nearest(name) or "", meant) if meant is not None else set()
         return stage
+
+    def _nearest(self, name: str | None) -> str | None:
+        """The stage of that name, or the one that was probably meant."""
+        if name in self.workflow.stages or name is None:
+            return name
+        return next(iter(nearest(name, self.workflow.stages, most=1)), name)
 
     def _output(self, spec: OutputSpec, report: Report) -> OutputSpec | None:
         ref = self._source(spec.ref, report)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping
 from itertools import islice
 
 from omniflow_compiler import codes
@@ -11,20 +11,20 @@ from omniflow_compiler.diagnostics import Label, Report
 from omniflow_compiler.digraph import connected_parts
 from omniflow_compiler.graph import Edge, Node, ProgramGraph
 from omniflow_compiler.library.signature import Port
-from omniflow_compiler.meant import what_is_meant
+from omniflow_compiler.meant import Meant, what_is_meant
 
 
 def check_structure(graph: ProgramGraph, report: Report) -> None:
     """Reports every fault of shape; the graph may still be used for what does not depend on it."""
     meant = what_is_meant(graph.program, graph.nodes)
+    connected = {*meant.read, *(node for node, _ in meant.fed)}
     by_base: dict[str, list[str]] = {}
     for node in graph.nodes.values():
         _check_producers(node, graph, report)
-        _check_required(node, meant.fed, by_base, graph, report)
-        _check_read(node, meant.read, report)
+        if node.id in connected:  # of the others it is said that they feed nothing
+            _check_required(node, meant, by_base, graph, report)
     _check_cycles(graph, report)
     _check_back_edges(graph, report)
-    _check_inputs(graph, meant.inputs, report)
     _check_outputs(graph, report)
 
 
@@ -53,12 +53,12 @@ def _has_condition(edge: Edge, graph: ProgramGraph) -> bool:
 
 
 def _check_required(
-    node: Node, fed: Set[tuple[str, str]], by_base: dict[str, list[str]], graph: ProgramGraph, report: Report
+    node: Node, meant: Meant, by_base: dict[str, list[str]], graph: ProgramGraph, report: Report
 ) -> None:
     for port in node.inputs.values():
-        if port.required and (node.id, port.name) not in fed:
+        if port.required and (node.id, port.name) not in meant.fed:
             if not by_base:
-                by_base |= _producers_by_base(graph)
+                by_base |= _producers_by_base(graph, meant)
             report.add(
                 codes.MISSING_INPUT,
                 node.span,
@@ -68,15 +68,15 @@ def _check_required(
             )
 
 
-def _producers_by_base(graph: ProgramGraph) -> dict[str, list[str]]:
-    """What gives a value of each base, in order of name."""
-    found: dict[str, list[str]] = {}
+def _producers_by_base(graph: ProgramGraph, meant: Meant) -> dict[str, list[str]]:
+    """What gives a value of each base, first what nothing reads, in order of name."""
+    found: dict[str, list[tuple[bool, str]]] = {}
     for node in graph.nodes.values():
         for output in node.outputs.values():
-            found.setdefault(output.pattern.base, []).append(f"{node.id}.{output.name}")
+            found.setdefault(output.pattern.base, []).append((node.id in meant.read, f"{node.id}.{output.name}"))
     for name, type in graph.inputs.items():
-        found.setdefault(type.base, []).append(name)
-    return {base: sorted(names) for base, names in found.items()}
+        found.setdefault(type.base, []).append((name in meant.inputs, name))
+    return {base: [name for _, name in sorted(producers)] for base, producers in found.items()}
 
 
 def _candidates(node: str, port: Port, by_base: Mapping[str, list[str]]) -> list[str]:
@@ -85,16 +85,6 @@ def _candidates(node: str, port: Port, by_base: Mapping[str, list[str]]) -> list
     if not shown:
         return [f"add an edge `... -> {node}.{port.name}`"]
     return [f"ports of that kind: {', '.join(f'`{name}`' for name in shown)}"]
-
-
-def _check_read(node: Node, read: Set[str], report: Report) -> None:
-    if node.is_known and node.id not in read:
-        report.add(
-            codes.FEEDS_NOTHING,
-            node.span,
-            f"node `{node.id}` feeds nothing",
-            help=["connect one of its outputs to a node or a program output, or remove it"],
-        )
 
 
 def _check_cycles(graph: ProgramGraph, report: Report) -> None:
@@ -166,18 +156,6 @@ def _check_back_edges(graph: ProgramGraph, report: Report) -> None:
             )
 
 
-def _check_inputs(graph: ProgramGraph, read: Set[str], report: Report) -> None:
-    conditions = " ".join(str(node.when.value) for node in graph.program.nodes.values() if node.when is not None)
-    for name, spec in graph.program.inputs.items():
-        if name not in read and f"inputs.{name}" not in conditions:
-            report.add(
-                codes.UNUSED_INPUT,
-                spec.name.span,
-                f"program input `{name}` is never read",
-                help=["connect it or remove it"],
-            )
-
-
 def _check_outputs(graph: ProgramGraph, report: Report) -> None:
     reached = {edge.target_node for edge in graph.edges if edge.source_node is None}
     queue = deque(sorted(reached))
@@ -186,7 +164,7 @@ def _check_outputs(graph: ProgramGraph, report: Report) -> None:
             if target not in reached:
                 reached.add(target)
                 queue.append(target)
-    if report.has_unresolved_names:
+    if report.has_unresolved_names or report.has(codes.MISSING_INPUT):
         return  # what is missing may be what would have reached it
     for output in graph.program.outputs.values():
         node = graph.nodes.get(output.ref.node or "")

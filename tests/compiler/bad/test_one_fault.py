@@ -6,11 +6,13 @@ import pytest
 
 from omniflow_compiler.render import render_report
 from tests.compiler.bad.cases_form import FORM
+from tests.compiler.bad.cases_graph import GRAPH
+from tests.compiler.bad.cases_names import NAMES
 from tests.compiler.bad.cases_yaml import YAML
 from tests.compiler.mutation import Bad, check, place, write
 
 
-@pytest.mark.parametrize("bad", [*YAML, *FORM], ids=lambda bad: bad.name)
+@pytest.mark.parametrize("bad", [*YAML, *FORM, *NAMES, *GRAPH], ids=lambda bad: bad.name)
 def test_one_fault_is_one_finding_at_its_place(bad: Bad, tmp_path: Path) -> None:
     marks = write(bad, tmp_path)
     compilation = check(bad, tmp_path)
