@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import heapq
-import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 from omniflow.admission import Queue, reason_to_refuse
 from omniflow.batcher import Batcher, Limits
 from omniflow.bind import Bound
-from omniflow.execution import Outcome, execute
+from omniflow.conductor import Conductor, describe
+from omniflow.execution import execute
 from omniflow.inputs import check_inputs, check_params
-from omniflow.loops.ar_decode import POOL
-from omniflow.loops.base import BadResult, Done, Unit, Wait
-from omniflow.node import Agenda, Lane, NodeRun
-from omniflow.pool import NeverFits
+from omniflow.metrics import Metrics
+from omniflow.node import Agenda
 from omniflow.pump import Mailbox, Pump
 from omniflow.record import result_of, stall_of
 from omniflow.request import Request, Result, State
 from omniflow.rng import DERIVED, own_generator
 from omniflow.stream import Ended, Piece
-from omniflow.trace import Trace, UnitEvent
+from omniflow.trace import LevelEvent, Trace
 from omniflow.wiring import build
 
 
@@ -39,9 +37,11 @@ class Engine:
         self.schedule = bound.schedule
         self.limits = limits or Limits()
         self.profile = profile
-        self.trace = Trace() if trace else None
+        self.trace = Trace([pool.name for pool in bound.pools.pools]) if trace else None
         self.agenda = Agenda(self.trace)
         self.batcher = Batcher(self.limits, self.agenda.recheck)
+        self.conductor = Conductor(self.agenda, self.batcher, self._on_end)
+        self.metrics = Metrics()
         self.queue = Queue(self.limits)
         self.waiting: dict[int, Request] = {}  # those in the queue, by id
         self.running: dict[int, Request] = {}
@@ -51,8 +51,6 @@ class Engine:
         self._holds: deque[tuple[int, bool]] = deque()
         self._pump = Pump(self)
         self._deadlines: list[tuple[float, int]] = []
-        self._roomless: deque[Lane] = deque()  # wait for a cache, first come first served
-        self._born = time.perf_counter()
 
     # -- what a client does ----------------------------------------------------------------------------------------
 
@@ -98,7 +96,7 @@ class Engine:
                 heapq.heappush(self._deadlines, (now + deadline, request.id))
         self.num_submitted += 1
         if refusal is not None:
-            self._end(request, State.REFUSED, refusal)
+            self.conductor.end(request, State.REFUSED, refusal)
         return request.id
 
     def cancel(self, request_id: int) -> None:
@@ -166,42 +164,52 @@ class Engine:
         lanes = sum(len(run.lanes) for run in runs)
         held = sum(channel.recount() for run in runs for channels in run.inputs.values() for channel in channels)
         ready = sum(len(group.units) for group in self.batcher.groups.values())
-        return lanes + held + ready + len(self._roomless) + self.bound.pools.live
+        return lanes + held + ready + len(self.conductor.roomless) + self.bound.pools.live
 
     def now(self) -> float:
         """Seconds since the engine was made."""
-        return time.perf_counter() - self._born
+        return self.agenda.now()
 
     # -- the step --------------------------------------------------------------------------------------------------
 
     def step(self) -> bool:
-        """Hears what must end, admits what waits, collects what is ready, runs the deepest group of it as one batch,
+        """Hears what must end, admits what waits, collects what is ready, runs a batch of it and folds its results in.
 
-        and passes on what that gives. Returns whether there was anything to do.
+        Returns whether there was anything to do.
         """
         self._hear()
         self._admit()
-        self._collect()
+        self.conductor.collect()
         units = self.batcher.take()
         if not units:
             return self._settle()
-        self._fold(units, execute(units))
+        outcome = execute(units)
+        self.metrics.batch(units, outcome.seconds)
+        self._tick()
+        self.conductor.fold(units, outcome)
         return True
+
+    def _tick(self) -> None:
+        """Sets the clock that everything in this step goes by."""
+        self.agenda.clock = clock = self.agenda.now()
+        if self.trace is not None:
+            used = tuple(pool.live for pool in self.bound.pools.pools)
+            self.trace.levels.append(LevelEvent(clock, len(self.waiting), len(self.running), used))
 
     def _hear(self) -> None:
         """Cancels, deadlines, and clients that read again."""
-        self.agenda.clock = self.now()
+        self._tick()
         while self._holds:
             request_id, is_held = self._holds.popleft()
             self.hold(request_id, is_held=is_held)
         while self._cancels:
             request = self._find(self._cancels.popleft())
             if request is not None:
-                self._end(request, State.CANCELLED)
+                self.conductor.end(request, State.CANCELLED)
         while self._deadlines and self._deadlines[0][0] <= self.agenda.clock:
             request = self._find(heapq.heappop(self._deadlines)[1])
             if request is not None:
-                self._end(request, State.CANCELLED, "its deadline passed")
+                self.conductor.end(request, State.CANCELLED, "its deadline passed")
 
     def _admit(self) -> None:
         """As many at once as the limits allow."""
@@ -214,161 +222,25 @@ class Engine:
             try:
                 build(request, self.bound, self.agenda)
             except ValueError as error:
-                self._end(request, State.FAILED, describe(error))
+                self.conductor.end(request, State.FAILED, describe(error))
             else:
                 if not request.runs:
-                    self._end(request, State.DONE)
-
-    def _collect(self) -> None:
-        """Asks every node and lane for which something changed, until nothing does."""
-        lanes, nodes = self.agenda.lanes, self.agenda.nodes
-        while lanes or nodes:
-            while lanes:
-                lane = lanes.popleft()
-                lane.is_queued = False
-                if not lane.is_over:
-                    self._ask(lane)
-            if nodes:
-                run = nodes.popleft()
-                run.is_queued = False
-                if not run.is_finished:
-                    self._open(run)
-
-    def _open(self, run: NodeRun) -> None:
-        """Starts the items of a node that can start; ends a node that has no more."""
-        try:
-            run.open_lanes()
-        except Exception as error:  # noqa: BLE001  the request's boundary
-            self._fail(run, describe(error))
-            return
-        if not run.lanes and run.has_begun_all():
-            run.finish()
-            run.request.num_open -= 1
-            if run.request.num_open == 0:
-                self._end(run.request, State.DONE)
-
-    def _ask(self, lane: Lane) -> None:
-        """Takes a lane's next unit, wait or end."""
-        run = lane.node
-        if run.num_full:
-            run.parked.append(lane)
-            return
-        had_no_room, lane.waits_on = lane.waits_on == POOL, None
-        try:
-            answer = run.bound.loop.next(lane.state)
-            if type(answer) is Done:
-                self._close(lane, answer.reason)
-        except NeverFits as error:
-            self._fail(run, describe(error), State.REFUSED)
-            return
-        except Exception as error:  # noqa: BLE001  the request's boundary
-            self._fail(run, describe(error))
-            return
-        if type(answer) is Wait:
-            lane.waits_on = answer.on
-            if answer.on == POOL:
-                (self._roomless.appendleft if had_no_room else self._roomless.append)(lane)
-                return
-        elif type(answer) is Unit:
-            answer.lane = lane
-            lane.unit = answer
-            self.batcher.put(answer)
-        if had_no_room:
-            self._give_room()
-
-    def _close(self, lane: Lane, reason: str) -> None:
-        """An item of a node is through."""
-        run = lane.node
-        run.emit(lane, run.bound.loop.finalize(lane.state))
-        run.count.reasons[reason] += 1
-        run.note(lane)
-        self._release(lane)
-        run.close_lane(lane)
-        run.wake()
-
-    def _fold(self, units: Sequence[Unit], outcome: Outcome) -> None:
-        """Gives every unit's result to its loop and sends on what leaves."""
-        self.agenda.clock = now = self.now()
-        share = outcome.seconds / len(units)
-        for unit, result in zip(units, outcome.results, strict=True):
-            lane: Lane = unit.lane
-            run = lane.node
-            lane.unit = None
-            if lane.is_over:
-                continue
-            index = run.count.add(unit.kind, share, now)
-            if self.trace is not None:
-                self.trace.units.append(
-                    UnitEvent(
-                        now - outcome.seconds,
-                        outcome.seconds,
-                        run.request.id,
-                        run.bound.spec.id,
-                        unit.kind,
-                        lane.item,
-                        index,
-                        unit.grant,
-                        len(units),
-                    )
-                )
-            if type(result) is BadResult:
-                self._fail(run, f"unit {index}: {result.problem}")
-                continue
-            try:
-                run.emit(lane, run.bound.loop.advance(lane.state, result))
-            except Exception as error:  # noqa: BLE001  the request's boundary
-                self._fail(run, f"unit {index}: {describe(error)}")
-                continue
-            run.wake_lane(lane)
+                    self.conductor.end(request, State.DONE)
 
     def _settle(self) -> bool:
         """Nothing is ready: who waits for nobody outside waits for ever, so it fails and says for what."""
         stalled = [request for request in self.running.values() if not request.is_held_back]
         for request in stalled:
-            self._end(request, State.FAILED, stall_of(request))
+            self.conductor.end(request, State.FAILED, stall_of(request))
         return bool(stalled)
-
-    # -- ends ------------------------------------------------------------------------------------------------------
 
     def _find(self, request_id: int) -> Request | None:
         return self.running.get(request_id) or self.waiting.get(request_id)
 
-    def _fail(self, run: NodeRun, problem: str, state: State = State.FAILED) -> None:
-        spec = run.bound.spec
-        if not run.request.state.is_end:
-            self._end(run.request, state, f"{spec.place}: node {spec.id}: {problem}")
-
-    def _end(self, request: Request, state: State, error: str | None = None) -> None:
-        """The one way to the one end: frees all that the request holds and makes its result."""
-        assert not request.state.is_end
-        request.state, request.error, request.ended = state, error, self.now()
+    def _on_end(self, request: Request) -> None:
+        """Keeps a request's result for who asks for it."""
         self.running.pop(request.id, None)
         if self.waiting.pop(request.id, None) is not None:
             self.queue.remove(request)
-        for run in request.nodes:
-            for lane in run.lanes.values():
-                if not lane.is_over:
-                    lane.is_over = True
-                    if lane.unit is not None:
-                        self.batcher.discard(lane.unit)
-                    self._release(lane)
-            run.stop()
-        self._roomless = deque(lane for lane in self._roomless if not lane.is_over)
+        self.metrics.end(request)
         self.results[request.id] = result_of(request, self.schedule)
-        request.runs = {}
-
-    def _release(self, lane: Lane) -> None:
-        lane.node.bound.loop.release(lane.state)
-        self._give_room()
-
-    def _give_room(self) -> None:
-        """Lets the first lane that waits for a cache try again."""
-        if self._roomless:
-            lane = self._roomless.popleft()
-            lane.node.wake_lane(lane)
-
-
-def describe(error: Exception) -> str:
-    """One line for an error of a loop, an op or an expert."""
-    text = " ".join(str(error).split()) or "no message"
-    return text if isinstance(error, ValueError) else f"{type(error).__name__}: {text}"

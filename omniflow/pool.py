@@ -40,6 +40,12 @@ class Pool:
         """Sequences that are open."""
         return len(self._open)
 
+    @property
+    def num_used(self) -> int | None:
+        """Tokens of cache that are leased; None for an expert that does not tell."""
+        arena = self.expert.arena if isinstance(self.expert, Pooled) else None
+        return None if arena is None else (arena.num_blocks - arena.num_free_blocks) * arena.block_tokens
+
     def open(self, conditions: Mapping[str, Tensor], *, max_positions: int) -> SequenceState | None:
         """A sequence, or None while others hold the room. Errors: NeverFits when no others do."""
         arena = self.expert.arena if isinstance(self.expert, Pooled) else None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -36,12 +37,23 @@ class TransferEvent(NamedTuple):
     ends_item: bool
 
 
-class Trace:
-    """Events in order of time. Requests have the number that the engine gave them."""
+class LevelEvent(NamedTuple):
+    """How much waited, ran and was leased at `time`; `pools` has the open sequences of each pool, in order."""
 
-    def __init__(self) -> None:
+    time: float
+    waiting: int
+    running: int
+    pools: tuple[int, ...]
+
+
+class Trace:
+    """Events in order of time. Requests have the number that the engine gave them; `pools` names the pools."""
+
+    def __init__(self, pools: Sequence[str] = ()) -> None:
+        self.pools = tuple(pools)
         self.units: list[UnitEvent] = []
         self.transfers: list[TransferEvent] = []
+        self.levels: list[LevelEvent] = []
 
 
 @dataclass(slots=True)
@@ -75,8 +87,8 @@ class NodeCount:
 def chrome_trace(trace: Trace, schedule: Schedule) -> str:
     """Chrome / Perfetto JSON: a process of tracks per expert (ops share one), a process of tracks per request.
 
-    Every unit is on both; its arguments hold the node's YAML place, item, index, size and batch width. Transfers are
-    flow arrows from the producer's last unit to the consumer's next.
+    Every unit is on both; its arguments hold the node's YAML place, item, number, size and batch width. Transfers are
+    marks on the request's track, with arrows to the unit that takes what was sent. Queue and pools are counters.
     """
     nodes = {node.id: node for node in schedule.nodes}
     tracks = {expert.name: i for i, expert in enumerate(schedule.experts, 1)}
@@ -84,6 +96,9 @@ def chrome_trace(trace: Trace, schedule: Schedule) -> str:
     for unit in trace.units:
         events.extend(_unit_events(unit, nodes[unit.node], tracks))
     events.extend(_transfer_event(transfer) for transfer in trace.transfers)
+    events.extend(_arrows(trace, schedule))
+    for level in trace.levels:
+        events.extend(_counters(level, trace.pools))
     body = {"traceEvents": events, "displayTimeUnit": "ms", "otherData": {"schedule": schedule.content_hash}}
     return json.dumps(body, separators=(",", ":"))
 
@@ -91,7 +106,7 @@ def chrome_trace(trace: Trace, schedule: Schedule) -> str:
 EXPERTS, REQUESTS = 1, 2  # process ids of the two groups of tracks
 
 
-def _names(tracks: dict[str, int], units: Sequence[UnitEvent]) -> list[dict[str, Any]]:
+def _names(tracks: Mapping[str, int], units: Sequence[UnitEvent]) -> list[dict[str, Any]]:
     names = [("process_name", EXPERTS, 0, "experts"), ("process_name", REQUESTS, 0, "requests")]
     names += [("thread_name", EXPERTS, track, expert) for expert, track in tracks.items()]
     names += [("thread_name", EXPERTS, 0, "ops")]
@@ -99,7 +114,7 @@ def _names(tracks: dict[str, int], units: Sequence[UnitEvent]) -> list[dict[str,
     return [{"ph": "M", "name": kind, "pid": pid, "tid": tid, "args": {"name": name}} for kind, pid, tid, name in names]
 
 
-def _unit_events(unit: UnitEvent, node: Node, tracks: dict[str, int]) -> list[dict[str, Any]]:
+def _unit_events(unit: UnitEvent, node: Node, tracks: Mapping[str, int]) -> list[dict[str, Any]]:
     track = tracks.get(node.expert or "", 0) if node.kind == "loop" else 0
     args = {"place": str(node.place), "item": unit.item, "unit": unit.number, "size": unit.size, "width": unit.width}
     base = {"name": f"{unit.node} {unit.kind}", "cat": unit.kind, "ph": "X", "ts": _micros(unit.start)}
@@ -109,16 +124,30 @@ def _unit_events(unit: UnitEvent, node: Node, tracks: dict[str, int]) -> list[di
 
 def _transfer_event(transfer: TransferEvent) -> dict[str, Any]:
     args = {"edge": transfer.edge, "item": transfer.item, "size": transfer.size, "ends_item": transfer.ends_item}
-    place = {"pid": REQUESTS, "tid": transfer.request}
-    return {
-        "name": transfer.edge,
-        "cat": "transfer",
-        "ph": "i",
-        "s": "t",
-        "ts": _micros(transfer.time),
-        "args": args,
-        **place,
-    }
+    base = {"name": transfer.edge, "cat": "transfer", "ph": "i", "s": "t", "ts": _micros(transfer.time)}
+    return {**base, "pid": REQUESTS, "tid": transfer.request, "args": args}
+
+
+def _arrows(trace: Trace, schedule: Schedule) -> Iterator[dict[str, Any]]:
+    """An arrow per transfer on an edge, from the mark to the first unit of the reading node that starts after it."""
+    readers = {channel.id: channel.node for channel in schedule.channels}
+    starts: dict[tuple[int, str], list[float]] = {}
+    for unit in trace.units:
+        starts.setdefault((unit.request, unit.node), []).append(unit.start)
+    for number, transfer in enumerate(trace.transfers):
+        times = starts.get((transfer.request, readers.get(transfer.edge, "")), [])
+        at = bisect_left(times, transfer.time)
+        if at < len(times):
+            base = {"name": transfer.edge, "cat": "edge", "id": number, "pid": REQUESTS, "tid": transfer.request}
+            yield {**base, "ph": "s", "ts": _micros(transfer.time)}
+            yield {**base, "ph": "f", "bp": "e", "ts": _micros(times[at])}
+
+
+def _counters(level: LevelEvent, pools: Sequence[str]) -> Iterator[dict[str, Any]]:
+    base = {"ph": "C", "pid": EXPERTS, "tid": 0, "ts": _micros(level.time)}
+    yield {**base, "name": "requests", "args": {"waiting": level.waiting, "running": level.running}}
+    if pools:
+        yield {**base, "name": "open sequences", "args": dict(zip(pools, level.pools, strict=True))}
 
 
 def _micros(seconds: float) -> float:

@@ -1,0 +1,169 @@
+"""Moves requests: asks nodes for units, folds results in, ends requests. All of it happens between two batches."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from omniflow.batcher import Batcher
+from omniflow.execution import Outcome
+from omniflow.loops.ar_decode import POOL
+from omniflow.loops.base import BadResult, Done, Unit, Wait
+from omniflow.node import Agenda, Lane, NodeRun
+from omniflow.pool import NeverFits
+from omniflow.request import Request, State
+from omniflow.trace import UnitEvent
+
+
+class Conductor:
+    """The requests in work. `on_end` is told of each request that ends, once, when all it held has been freed."""
+
+    def __init__(self, agenda: Agenda, batcher: Batcher, on_end: Callable[[Request], None]) -> None:
+        self.agenda = agenda
+        self.batcher = batcher
+        self.on_end = on_end
+        self.roomless: deque[Lane] = deque()  # wait for a cache, first come first served
+
+    # -- what is ready ---------------------------------------------------------------------------------------------
+
+    def collect(self) -> None:
+        """Asks every node and lane for which something changed, until nothing does."""
+        lanes, nodes = self.agenda.lanes, self.agenda.nodes
+        while lanes or nodes:
+            while lanes:
+                lane = lanes.popleft()
+                lane.is_queued = False
+                if not lane.is_over:
+                    self._ask(lane)
+            if nodes:
+                run = nodes.popleft()
+                run.is_queued = False
+                if not run.is_finished:
+                    self._open(run)
+
+    def _open(self, run: NodeRun) -> None:
+        """Starts the items of a node that can start; ends a node that has no more."""
+        try:
+            run.open_lanes()
+        except Exception as error:  # noqa: BLE001  the request's boundary
+            self._fail(run, describe(error))
+            return
+        if not run.lanes and run.has_begun_all():
+            run.finish()
+            run.request.num_open -= 1
+            if run.request.num_open == 0:
+                self.end(run.request, State.DONE)
+
+    def _ask(self, lane: Lane) -> None:
+        """Takes a lane's next unit, wait or end."""
+        run = lane.node
+        if run.num_full:
+            run.parked.append(lane)
+            return
+        had_no_room, lane.waits_on = lane.waits_on == POOL, None
+        try:
+            answer = run.bound.loop.next(lane.state)
+            if type(answer) is Done:
+                self._close(lane, answer.reason)
+        except NeverFits as error:
+            self._fail(run, describe(error), State.REFUSED)
+            return
+        except Exception as error:  # noqa: BLE001  the request's boundary
+            self._fail(run, describe(error))
+            return
+        if type(answer) is Wait:
+            lane.waits_on = answer.on
+            if answer.on == POOL:
+                (self.roomless.appendleft if had_no_room else self.roomless.append)(lane)
+                return
+        elif type(answer) is Unit:
+            answer.lane = lane
+            lane.unit = answer
+            self.batcher.put(answer)
+        if had_no_room:
+            self._give_room()
+
+    def _close(self, lane: Lane, reason: str) -> None:
+        """An item of a node is through."""
+        run = lane.node
+        run.emit(lane, run.bound.loop.finalize(lane.state))
+        run.count.reasons[reason] += 1
+        run.note(lane)
+        self._release(lane)
+        run.close_lane(lane)
+        run.wake()
+
+    # -- what has run ----------------------------------------------------------------------------------------------
+
+    def fold(self, units: Sequence[Unit], outcome: Outcome) -> None:
+        """Gives every unit's result to its loop and sends on what leaves."""
+        now, share = self.agenda.clock, outcome.seconds / len(units)
+        for unit, result in zip(units, outcome.results, strict=True):
+            lane: Lane = unit.lane
+            run = lane.node
+            lane.unit = None
+            if lane.is_over:
+                continue
+            number = run.count.add(unit.kind, share, now)
+            if self.agenda.trace is not None:
+                self.agenda.trace.units.append(_event(unit, number, outcome.seconds, now, len(units)))
+            if type(result) is BadResult:
+                self._fail(run, f"unit {number}: {result.problem}")
+                continue
+            try:
+                run.emit(lane, run.bound.loop.advance(lane.state, result))
+            except Exception as error:  # noqa: BLE001  the request's boundary
+                self._fail(run, f"unit {number}: {describe(error)}")
+                continue
+            run.wake_lane(lane)
+
+    # -- what ends -------------------------------------------------------------------------------------------------
+
+    def _fail(self, run: NodeRun, problem: str, state: State = State.FAILED) -> None:
+        spec = run.bound.spec
+        if not run.request.state.is_end:
+            self.end(run.request, state, f"{spec.place}: node {spec.id}: {problem}")
+
+    def end(self, request: Request, state: State, error: str | None = None) -> None:
+        """The one way to the one end: frees all that the request holds."""
+        assert not request.state.is_end
+        request.state, request.error, request.ended = state, error, self.agenda.now()
+        for run in request.nodes:
+            for lane in run.lanes.values():
+                if not lane.is_over:
+                    lane.is_over = True
+                    if lane.unit is not None:
+                        self.batcher.discard(lane.unit)
+                    self._release(lane)
+            run.stop()
+        if self.roomless:
+            self.roomless = deque(lane for lane in self.roomless if not lane.is_over)
+        self.on_end(request)
+        request.runs = {}
+
+    def _release(self, lane: Lane) -> None:
+        try:
+            lane.node.bound.loop.release(lane.state)
+        except Exception as error:  # noqa: BLE001  a request ends even when its expert cannot let go of it
+            request = lane.node.request
+            request.error = request.error or f"node {lane.node.bound.spec.id} was not released: {describe(error)}"
+        self._give_room()
+
+    def _give_room(self) -> None:
+        """Lets the first lane that waits for a cache try again."""
+        if self.roomless:
+            lane = self.roomless.popleft()
+            lane.node.wake_lane(lane)
+
+
+def _event(unit: Unit, number: int, seconds: float, now: float, width: int) -> UnitEvent:
+    run = unit.lane.node
+    return UnitEvent(
+        now - seconds, seconds, run.request.id, run.bound.spec.id, unit.kind, unit.lane.item, number, unit.grant, width
+    )
+
+
+def describe(error: Exception) -> str:
+    """One line for an error of a loop, an op or an expert."""
+    text = " ".join(str(error).split()) or "no message"
+    return text if isinstance(error, ValueError) else f"{type(error).__name__}: {text}"

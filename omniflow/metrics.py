@@ -1,0 +1,94 @@
+"""Counters of an engine by the names that Prometheus expects, added up when batches and requests end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from omniflow.loops.base import Unit
+
+if TYPE_CHECKING:
+    from omniflow.engine import Engine
+    from omniflow.request import Request
+
+Labels = tuple[tuple[str, str], ...]
+
+HELP = {
+    "omniflow_requests_total": "Requests that ended, by state.",
+    "omniflow_batches_total": "Batches that ran, by kind of their first unit and expert.",
+    "omniflow_batch_units_total": "Units in those batches.",
+    "omniflow_batch_seconds_total": "Seconds that those batches took.",
+    "omniflow_units_total": "Units of requests that ended, by node and kind.",
+    "omniflow_output_elements_total": "Elements that left by outputs of requests that ended: characters, samples.",
+    "omniflow_first_output_seconds_sum": "Seconds from submission to an output's first piece, added up.",
+    "omniflow_first_output_seconds_count": "How many first pieces there were.",
+    "omniflow_queue_depth": "Requests that wait.",
+    "omniflow_queue_bytes": "Bytes of their inputs.",
+    "omniflow_requests_running": "Requests in work.",
+    "omniflow_open_sequences": "Sequences that hold cache, by expert.",
+    "omniflow_cache_tokens_used": "Tokens of cache that are leased, by expert.",
+}
+GAUGES = frozenset(name for name in HELP if not name.endswith(("_total", "_sum", "_count")))
+
+
+class Metrics:
+    """Totals since the engine was made."""
+
+    def __init__(self) -> None:
+        self.totals: Counter[tuple[str, Labels]] = Counter()
+
+    def batch(self, units: Sequence[Unit], seconds: float) -> None:
+        """A batch ran."""
+        first = units[0]
+        labels = (("expert", first.lane.node.bound.spec.expert or ""), ("kind", first.kind))
+        self.totals["omniflow_batches_total", labels] += 1
+        self.totals["omniflow_batch_units_total", labels] += len(units)
+        self.totals["omniflow_batch_seconds_total", labels] += seconds  # type: ignore[assignment]
+
+    def end(self, request: Request) -> None:
+        """A request ended."""
+        self.totals["omniflow_requests_total", (("state", str(request.state)),)] += 1
+        for run in request.nodes:
+            for kind, count in run.count.units.items():
+                self.totals["omniflow_units_total", (("kind", kind), ("node", run.bound.spec.id))] += count
+        for name, outlet in request.outlets.items():
+            labels = (("output", name),)
+            self.totals["omniflow_output_elements_total", labels] += outlet.num_elements
+            if outlet.first is not None:
+                waited = outlet.first - request.submitted
+                self.totals["omniflow_first_output_seconds_sum", labels] += waited  # type: ignore[assignment]
+                self.totals["omniflow_first_output_seconds_count", labels] += 1
+
+    def render(self, engine: Engine) -> str:
+        """The text format of Prometheus, with the engine's gauges as they are now."""
+        samples: list[tuple[str, Labels, float]] = [(name, labels, n) for (name, labels), n in self.totals.items()]
+        samples += _gauges(engine)
+        lines = []
+        for name in HELP:
+            found = sorted((labels, value) for other, labels, value in samples if other == name)
+            if found:
+                kind = "gauge" if name in GAUGES else "counter"
+                lines += [f"# HELP {name} {HELP[name]}", f"# TYPE {name} {kind}"]
+                lines += [f"{name}{_braces(labels)} {value:.10g}" for labels, value in found]
+        return "\n".join(lines) + "\n"
+
+
+def _gauges(engine: Engine) -> list[tuple[str, Labels, float]]:
+    found: list[tuple[str, Labels, float]] = [
+        ("omniflow_queue_depth", (), len(engine.queue)),
+        ("omniflow_queue_bytes", (), engine.queue.num_bytes),
+        ("omniflow_requests_running", (), len(engine.running)),
+    ]
+    for pool in engine.bound.pools.pools:
+        found.append(("omniflow_open_sequences", (("expert", pool.name),), pool.live))
+        if pool.num_used is not None:
+            found.append(("omniflow_cache_tokens_used", (("expert", pool.name),), pool.num_used))
+    return found
+
+
+def _braces(labels: Labels) -> str:
+    def quoted(value: str) -> str:
+        return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+
+    return "{" + ",".join(f'{key}="{quoted(value)}"' for key, value in labels) + "}" if labels else ""
