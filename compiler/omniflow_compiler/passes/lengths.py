@@ -91,7 +91,11 @@ def _length(
 ) -> Length:
     if node.id in bounds and symbol == f"{node.id}.T":
         return Length(Fraction(bounds[node.id]), True)
-    made_of = {entry.name for entry in node.inputs.values() if _alike(entry, port)} if node.op is not None else set()
+    hop = 0 if node.component is None or axis.items else node.component.signature.hop
+    if node.op is not None:
+        made_of = {entry.name for entry in node.inputs.values() if _alike(entry, port)}
+    else:
+        made_of = {entry.name for entry in node.inputs.values() if entry.streams} if hop else set()
     arriving = [
         _leading(edge, axis.items, graph, lengths)
         for edge in graph.incoming[node.id]
@@ -100,6 +104,8 @@ def _length(
     known = [length for length in arriving if length is not None]
     if known:
         total = sum((length.elements for length in known), Fraction(0))
+        if node.op is None:  # a decoder's streams advance together, `hop` elements for each of theirs
+            total = hop * max(length.elements for length in known)
         return Length(total, all(length.is_bound for length in known))
     return Length(Fraction(DEFAULT_ITEMS if axis.items else DEFAULT_LENGTH), False)
 

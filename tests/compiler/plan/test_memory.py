@@ -109,3 +109,13 @@ def test_a_channel_whose_reader_starts_after_its_end_holds_all_of_it(tmp_path: P
     sizes = {channel.id: (channel.capacity, channel.bytes) for channel in schedule.channels if channel.streams}
     width = 4 * next(expert for expert in schedule.experts if expert.name == "thinker").sizes["hidden"]
     assert all(size == capacity * width for capacity, size in sizes.values())
+
+
+def test_sound_is_as_long_as_its_frames_make_it() -> None:
+    frames = compile_file(ROOT / "specs" / "null" / "frames.program.yaml", Options()).schedule
+    speech = compile_file(SPEECH, Options()).schedule
+    assert frames is not None
+    assert speech is not None
+    sizes = {buffer.port: buffer.bytes for schedule in (frames, speech) for buffer in schedule.buffers}
+    assert sizes["wave.audio"] == 4 * 8 * 40  # 40 frames of 8 samples
+    assert sizes["join.samples"] == 4 * 16 * 512 * 300  # 16 sentences of 512 frames of 300 samples
