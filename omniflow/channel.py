@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple, Protocol
 
-from omniflow.values import Value, concat, cut, is_starred, length
+from omniflow.values import Shared, Value, concat, cut, is_starred, length
 from omniflow_compiler.schedule import Channel as ChannelSpec
 
 VALUE, ITEMS, PIECES = "value", "items", "pieces"  # how a reader takes a port: whole, item by item, or as it comes
@@ -92,6 +92,7 @@ class Channel:
         self.capacity = max(spec.capacity, max(spec.chunk, spec.first_chunk) + max(spec.right_context, 1))
         self.is_starred = is_starred(spec.type)
         self.items: dict[int, Item] = {}
+        self.shared: list[Shared] = []  # values held by reference, until the reader has ended
         self.count = 0
         self.is_full = False
         self.is_ended = False
@@ -110,6 +111,9 @@ class Channel:
             held = self.items[item] = Item(item, skip=self.spec.start)
         count = 0
         if data is not None:
+            if isinstance(data, Shared):
+                data.hold()
+                self.shared.append(data)
             size = length(data) if size is None else size
             held.pieces.append((data, size))
             held.total += size
@@ -143,6 +147,8 @@ class Channel:
     def close(self) -> None:
         """The reader wants no more: what is held is freed and what still comes is dropped."""
         self.is_closed = True
+        while self.shared:
+            self.shared.pop().drop()
         self.items.clear()
         self._add(-self.count)
 

@@ -177,7 +177,7 @@ class StreamDecoder(Protocol):
         """State for a new item; `generator` is the item's own source of noise."""
 
     def decode(self, rows: Sequence[DecoderRows]) -> list[Tensor]:
-        """Samples [S] per row; over all chunks of an item they add up to frames * hop."""
+        """Samples [S] (or [S, channels]) per row; over all chunks of an item they add up to frames * hop."""
 
 
 Latents = Tensor | Mapping[str, Tensor]  # one latent, or several that are denoised together, by output port

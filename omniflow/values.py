@@ -12,6 +12,20 @@ from omniflow_compiler.schedule import PortType
 
 Value = Any  # str, Tensor, a JSON value, or a list of those for a starred type
 
+class Shared:
+    """A value that is held by reference (`kv`): whoever keeps it counts, and the last one to let go frees it."""
+
+    __slots__ = ()
+
+    def hold(self) -> None:
+        """One more holds it."""
+        raise NotImplementedError
+
+    def drop(self) -> None:
+        """One holder less."""
+        raise NotImplementedError
+
+
 INTEGER_BASES = frozenset({"tokens", "codes"})
 
 

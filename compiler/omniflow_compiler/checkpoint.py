@@ -10,7 +10,7 @@ from typing import Any
 from omniflow_compiler.library.signature import FromConfig
 from omniflow_compiler.reads import note_file
 
-MAX_CONFIG_BYTES = 4 * 1024 * 1024
+MAX_CONFIG_BYTES = 32 * 1024 * 1024  # a tokenizer.json has ten
 
 
 @lru_cache(maxsize=64)

@@ -85,14 +85,17 @@ def fill(
     parts: tuple[str, ...] = ("",),
     prefix: str = "",
     derived: tuple[str, ...] = (),
+    others: tuple[str, ...] = (),
 ) -> nn.Module:
     """Reads a hollow module's tensors; names and shapes of all are checked first, those of `parts` alone are read.
 
     prefix: what some files put before every name. derived: ends of names that follow from the config and are left out.
+    others: beginnings of names that belong to parts which the module was made without.
     Errors: CheckpointError naming tensor and file.
     """
     checkpoint = Checkpoint(folder, stem=stem)
     stored = {name.removeprefix(prefix): name for name in checkpoint.shapes if not name.endswith(derived)}
+    stored = {own: name for own, name in stored.items() if not own.startswith(others)}
     wanted = _aliases(module)
     chosen = {names: _check(names, module, stored, checkpoint) for names in wanted}
     known = {name for names in wanted for name in names}

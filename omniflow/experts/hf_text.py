@@ -52,6 +52,10 @@ class HfTokenizer:
         found = self._tokenizer.apply_chat_template(list(messages), add_generation_prompt=True, return_dict=True)
         return list(found["input_ids"])
 
+    def written(self, ids: Sequence[int]) -> str:
+        """Text with special tokens."""
+        return str(self._tokenizer.decode(list(ids), skip_special_tokens=False))
+
     def decode(self, ids: Sequence[int]) -> str:
         """Text without special tokens."""
         return str(self._tokenizer.decode(list(ids), skip_special_tokens=True))

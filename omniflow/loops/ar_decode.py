@@ -9,6 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
+from omniflow.lease import Lease
 from omniflow.loops.base import BadResult, Done, Emit, Loop, Start, Stream, Unit, Wait
 from omniflow.loops.sampling import PLAIN, Choice, Sampling, choose, read_sampling
 from omniflow.pool import Pool
@@ -19,7 +20,7 @@ from omniflow_compiler.schedule import Node
 PREFILL, TOKEN = "ar_prefill", "ar_token"
 POOL = "cache"  # what a sequence waits for while its expert has no room
 PROMPT_PORTS = frozenset({"prompt", "prompt_embeds", "forced"})
-OTHER_PORTS = frozenset({"tokens", "embeds", "logprobs", "codes"})  # ports out that need no hidden states
+OTHER_PORTS = frozenset({"kv", "tokens", "embeds", "logprobs", "codes"})  # ports out that need no hidden states
 PROMPT = "prompt_"  # what hidden states of the prompt are named with
 
 
@@ -48,6 +49,8 @@ class Decoding:
     feed: Tensor | None = None  # the token to put in next, int64 [1], or its frame [1, codes]
     row: Tensor | str | None = None  # what the condition adds to it, [1, D]
     sequence: SequenceState | None = None
+    hands_on: bool = False  # the cache leaves by reference when the loop ends
+    lease: Lease | None = None
     reason: str | None = None
 
     @property
@@ -70,7 +73,7 @@ class Decoding:
     @property
     def needs_model(self) -> bool:
         """Whether forced ids have to pass through the expert all the same."""
-        return self.wants_rows or self.wants_logprobs
+        return self.wants_rows or self.wants_logprobs or self.hands_on
 
 
 class Step(NamedTuple):
@@ -138,6 +141,7 @@ class ARDecode(Loop[Decoding]):
             bound=start.bound,
             wants_hidden=any(not port.startswith(PROMPT) for port in start.wanted - OTHER_PORTS),
             wants_embeds="embeds" in start.wanted,
+            hands_on="kv" in start.wanted,
             wants_logprobs=start.rollout or "logprobs" in start.wanted,
             wants_prompt=any(port.startswith(PROMPT) for port in start.wanted - OTHER_PORTS),
             feeds_last=bool(start.params.get("feed_last", True)),
@@ -166,7 +170,7 @@ class ARDecode(Loop[Decoding]):
         if state.sequence is None:
             if state.forced and not state.needs_model:
                 return Done("forced")
-            if state.limit == 0:
+            if state.limit == 0 and not state.hands_on:
                 return Done("bound")
             state.sequence = self.pool.open(state.conditions, max_positions=len(state.prompt) + state.limit)
             if state.sequence is None:
@@ -213,7 +217,7 @@ class ARDecode(Loop[Decoding]):
         state.num_fed += result.fed
         if result.token is not None:
             self._take(state, result, result.token, emits)
-        elif state.is_full:
+        elif state.is_full and state.num_fed >= len(state.prompt):
             state.reason = "forced" if state.forced else "bound"
         return emits
 
@@ -232,17 +236,24 @@ class ARDecode(Loop[Decoding]):
             state.reason = "forced" if state.forced else "bound"
 
     def finalize(self, state: Decoding) -> list[Emit]:
-        """Forced ids that needed no model leave here."""
+        """Forced ids that needed no model leave here, and the cache by reference: `kv`, of all that was fed."""
+        emits: list[Emit] = []
         if state.forced and not state.tokens:
-            return [Emit("tokens", torch.tensor(state.forced, dtype=torch.int64))]
-        return []
+            emits.append(Emit("tokens", torch.tensor(state.forced, dtype=torch.int64)))
+        if state.hands_on and state.sequence is not None:
+            state.lease, state.sequence = Lease(self.pool, state.sequence), None
+            emits.append(Emit("kv", state.lease))
+        return emits
 
     def behaviour(self, state: Decoding) -> Mapping[str, Any]:
         """The tokens and their log-probabilities under the expert's own logits."""
         return {"tokens": list(state.tokens), "logprobs": list(state.logprobs)}
 
     def release(self, state: Decoding) -> None:
-        """Closes the sequence."""
+        """Closes the sequence, unless somebody still reads it."""
+        if state.lease is not None:
+            state.lease.drop()
+            state.lease = None
         if state.sequence is not None:
             sequence, state.sequence = state.sequence, None
             self.pool.close(sequence)
@@ -328,7 +339,8 @@ def _wants_hidden(unit: Unit) -> bool:
 
 def _wants_logits(unit: Unit) -> bool:
     state: Decoding = unit.state
-    return not state.is_full if unit.kind == TOKEN else state.num_fed + unit.grant == len(state.prompt)
+    is_last = unit.kind == TOKEN or state.num_fed + unit.grant == len(state.prompt)
+    return is_last and not state.is_full
 
 
 def _choice(state: Decoding) -> Choice:

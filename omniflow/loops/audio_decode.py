@@ -36,7 +36,7 @@ class Frames(NamedTuple):
 
 
 class AudioDecode(Loop[Speaking]):
-    """Ports in: the expert's frame ports, all streams of equal length. Port out: `audio`, 1-D samples."""
+    """Ports in: the expert's frame ports, all streams of equal length. Port out: `audio`, samples [S] or [S, channels]."""
 
     lanes: ClassVar[int] = 1  # items are heard one after another
 
@@ -104,5 +104,5 @@ def _row(unit: Unit) -> DecoderRows:
 
 
 def _checked(result: Tensor) -> Tensor | BadResult:
-    problem = problem_of(result, num_axes=1)
+    problem = problem_of(result, num_axes=2 if result.ndim == 2 else 1)
     return BadResult(problem) if problem else result

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
+from omniflow.lease import Lease
 from omniflow.loops.base import BadResult, Done, Emit, Loop, Start, Unit, Wait
 from omniflow.loops.checks import problem_of
 from omniflow.loops.noise_levels import make_times
@@ -42,9 +43,10 @@ class Guidance(NamedTuple):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Denoising:
-    """One request's latents, by output port; all are at the same step. `times` has that step's number of times."""
+    """One request's latents, by output port; all are at the same step. `is_joint`: the expert takes them as a mapping."""
 
     solvers: Mapping[str, Solver]
+    is_joint: bool
     conditions: Mapping[str, Any]
     unconditional: Mapping[str, Any] | None
     guidance: Guidance
@@ -55,16 +57,17 @@ class Denoising:
         """The one whose clock all share."""
         return next(iter(self.solvers.values()))
 
-    def probe(self) -> tuple[dict[str, Tensor], float]:
+    def probe(self) -> tuple[Latents, float]:
         """Where and when the next velocities are wanted."""
-        return {port: solver.probe() for port, solver in self.solvers.items()}, self.lead.time
+        probes = {port: solver.probe() for port, solver in self.solvers.items()}
+        return probes if self.is_joint else next(iter(probes.values())), self.lead.time
 
 
 class DiffusionDenoise(Loop[Denoising]):
     """Ports in: the expert's conditions; `unconditional` stands in for `condition` in the guidance row, and
 
-    `unconditional_x` for `x`. Ports out: the latents. A denoiser of one latent takes and gives tensors, one of several
-    latents mappings by port.
+    `unconditional_x` for `x`. Ports out: the latents that the expert starts with. A denoiser of one latent takes and
+    gives tensors, one of several latents mappings by port. A cache (`kv`) reaches the expert as its own sequence.
     """
 
     lanes: ClassVar[int] = 4
@@ -75,17 +78,19 @@ class DiffusionDenoise(Loop[Denoising]):
 
     def init(self, start: Start) -> Denoising:
         """Errors: ValueError for guidance without an unconditional row, or attributes that make no schedule."""
-        own = {port: value for port, value in start.values.items() if not port.startswith(UNCONDITIONAL)}
+        values = {port: value.sequence if isinstance(value, Lease) else value for port, value in start.values.items()}
+        own = {port: value for port, value in values.items() if not port.startswith(UNCONDITIONAL)}
         params = start.params
         guidance = Guidance(float(params.get("guidance", 0.0)), float(params.get("cfg", 1.0)))
-        unconditional = self._unconditional(own, start.values) if guidance.is_on else None
+        unconditional = self._unconditional(own, values) if guidance.is_on else None
         first = self.expert.initial(own, generator=start.rng.generator())
         latents = {self.ports[0]: first} if isinstance(first, Tensor) else first
         length = self.expert.sequence_length(first) if isinstance(self.expert, Sequential) else None
         times = make_times(params, length=length)
         solver, order = str(params.get("solver", "euler")), int(params.get("order", 2))
         return Denoising(
-            solvers={port: make_solver(solver, latents[port], times, order=order) for port in self.ports},
+            solvers={port: make_solver(solver, latent, times, order=order) for port, latent in latents.items()},
+            is_joint=not isinstance(first, Tensor),
             conditions=own,
             unconditional=unconditional,
             guidance=guidance,
@@ -106,7 +111,7 @@ class DiffusionDenoise(Loop[Denoising]):
         if state.lead.step == state.num_steps:
             return Done("end")
         shapes = tuple((tuple(solver.latent.shape), solver.latent.dtype) for solver in state.solvers.values())
-        key = ("diffusion", id(self.expert), () if isinstance(self.expert, AnyLength) else shapes)
+        key = ("diffusion", id(self.expert), tuple(state.solvers), () if isinstance(self.expert, AnyLength) else shapes)
         return Unit("diffusion_step", key, state, payload=state.probe())
 
     @torch.inference_mode()
@@ -115,7 +120,7 @@ class DiffusionDenoise(Loop[Denoising]):
         rows = [(*unit.payload, unit.state.conditions) for unit in units]
         guided = [i for i, unit in enumerate(units) if unit.state.unconditional is not None]
         rows += [(*units[i].payload, units[i].state.unconditional) for i in guided]
-        velocities = _velocities(expert, rows)
+        velocities = _velocities(expert, rows, next(iter(units[0].state.solvers)))
         results = velocities[: len(units)]
         for i, without in zip(guided, velocities[len(units) :], strict=True):
             combine = units[i].state.guidance.combine
@@ -134,17 +139,14 @@ class DiffusionDenoise(Loop[Denoising]):
 
 
 def _velocities(
-    expert: Denoiser, rows: Sequence[tuple[Mapping[str, Tensor], float, Any]]
+    expert: Denoiser, rows: Sequence[tuple[Latents, float, Any]], port: str
 ) -> list[Mapping[str, Tensor]]:
-    """One forward; an expert of one latent sees and gives tensors."""
+    """One forward; answers by port, those of a single latent by its own."""
     probes, times, conditions = zip(*rows, strict=True)
-    ports = tuple(probes[0])
-    single = len(ports) == 1
-    latents: list[Latents] = [probe[ports[0]] if single else probe for probe in probes]
-    found = expert.velocity(latents, times, conditions)
+    found = expert.velocity(probes, times, conditions)
     if len(found) != len(rows):
         raise ValueError(f"{len(found)} velocities for {len(rows)} rows")
-    return [{ports[0]: velocity} if isinstance(velocity, Tensor) else velocity for velocity in found]
+    return [{port: velocity} if isinstance(velocity, Tensor) else velocity for velocity in found]
 
 
 def _checked(result: Mapping[str, Tensor], unit: Unit) -> Mapping[str, Tensor] | BadResult:

@@ -17,7 +17,7 @@ from omniflow.ops.handoff import (
     voice,
     zero_at,
 )
-from omniflow.ops.images import tokenize_fixed
+from omniflow.ops.images import caption, tokenize_fixed
 from omniflow.ops.places import Begun, by_role, prepend, project, put_first, spread_at, take, take_at, voice_id
 from omniflow.ops.segment import Rest, segment
 from omniflow.ops.sequence import Passed, add, clamp, concat, slice_range, strip
@@ -32,6 +32,7 @@ def _ports(*names: str) -> frozenset[str]:
 OPS: Mapping[str, Op] = {
     "tokenize": Op(run=tokenize),
     "tokenize_fixed": Op(run=tokenize_fixed),
+    "caption": Op(run=caption),
     "chat_tokenize": Op(run=chat_tokenize),
     "detokenize": Op(run=detokenize, memory=Decoded, pieces=_ports("tokens")),
     "segment": Op(run=segment, memory=Rest, pieces=_ports("text")),

@@ -19,4 +19,18 @@ SIGNATURES = (
         ),
         doc="Tokenizes plain text to a fixed number of tokens: longer text is cut, shorter text padded.",
     ),
+    OpSignature(
+        name="caption",
+        ports=Ports(
+            inputs=(
+                Port(name="text", type="text"),
+                *(Port(name=name, type="scalar", required=False) for name in ("frames", "fps", "height", "width")),
+            ),
+            outputs=(Port(name="text", type="text"),),
+        ),
+        attributes=(
+            Attribute(name="template", type="text", required=True, doc="A Jinja template over `text` and the scalars that are connected."),
+        ),
+        doc="Writes what is to be painted or filmed into a text, as the model was trained to read it.",
+    ),
 )  # fmt: skip
