@@ -114,9 +114,7 @@ class AudioTower(nn.Module):
         convolved = iter(self._convolve(sounds))
         tokens = [torch.cat([next(convolved) for _ in chunks]) for chunks in sounds]
         windows = [self.config.window * _halved(chunks[0].shape[1]) for chunks in sounds]
-        lengths = [
-            len(part) for own, window in zip(tokens, windows, strict=True) for part in own.split(window)
-        ]
+        lengths = [len(part) for own, window in zip(tokens, windows, strict=True) for part in own.split(window)]
         x = torch.cat(tokens)
         segments = Segments(lengths, device=x.device)
         for layer in self.layers:

@@ -307,9 +307,10 @@ class Code2Wav(nn.Module):
 
     def _checked(self, row: DecoderRows) -> Tensor:
         codes = row.frames["codes"][row.left : row.left + row.new]
-        if codes.shape[1:] != (self.config.groups,) or not 0 <= int(codes.min()) <= int(codes.max()) < self.config.codes:
+        low, high = int(codes.min()), int(codes.max())
+        if codes.shape[1:] != (self.config.groups,) or not 0 <= low <= high < self.config.codes:
             wanted = f"{self.config.groups} codes below {self.config.codes}"
-            raise ValueError(f"a frame has {wanted}, got {list(codes.shape)} up to {int(codes.max())}")
+            raise ValueError(f"a frame has {wanted}, got {list(codes.shape)} up to {high}")
         return codes.to(self.code_embedding.weight.device)
 
     def _attend(self, codes: Tensor, clips: Sequence[Clip], longest: int, memory: Memory) -> Tensor:
@@ -336,7 +337,7 @@ def _clip(row: DecoderRows) -> Clip:
 
 
 def _gather(clips: Sequence[Clip], longest: int) -> dict[nn.Module, Tensor]:
-    """What all clips carry, row by row; keys and values are filled up to the longest past with zeros, which no row sees."""
+    """What all clips carry, row by row; keys and values are filled up with zeros, which no row sees, to the longest."""
     return {
         module: torch.stack(
             [

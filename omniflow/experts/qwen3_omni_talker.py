@@ -145,10 +145,11 @@ def load_talker(
     fill(table, checkpoint, "talker.model.codec_embedding.", dtype=dtype, device=device)
     for name, projection in projections.items():
         fill(projection, checkpoint, f"talker.{name}_projection.", dtype=dtype, device=device)
-    names = TensorNames(body="talker.model.", embed=None, head="talker.codec_head.weight", others=("talker.model.codec_embedding.",))
+    body = "talker.model."
+    names = TensorNames(body=body, embed=None, head="talker.codec_head.weight", others=(f"{body}codec_embedding.",))
     decoder = load(
-        folder, dtype=dtype, device=device, cache_tokens=cache_tokens(config, cache_bytes, dtype), block_tokens=block_tokens,
-        names=names, config=config,
+        folder, config=config, names=names, dtype=dtype, device=device,
+        cache_tokens=cache_tokens(config, cache_bytes, dtype), block_tokens=block_tokens,
     )  # fmt: skip
     further = _code_tables(folder, checkpoint, config.hidden_size, dtype, device)
     return Talker(decoder, tables=[table.weight, *further], projections=projections)
@@ -158,6 +159,7 @@ def load_predictor(
     folder: Path, *, dtype: torch.dtype, device: torch.device, cache_bytes: int, block_tokens: int
 ) -> Predictor:
     """The code predictor with a table and a head per further group. Errors: CheckpointError."""
+    read_section(folder, PREDICTOR)
     config = read_config(folder, section=PREDICTOR)
     checkpoint = Checkpoint(folder)
     tables = _code_tables(folder, checkpoint, config.hidden_size, dtype, device)
@@ -165,9 +167,10 @@ def load_predictor(
         heads = nn.ModuleList(nn.Linear(config.hidden_size, config.vocab_size, bias=False) for _ in tables)
     fill(heads, checkpoint, "talker.code_predictor.lm_head.", dtype=dtype, device=device)
     body = "talker.code_predictor.model."
+    names = TensorNames(body=body, embed=None, head=None, others=(f"{body}codec_embedding.",))
     decoder = load(
-        folder, dtype=dtype, device=device, cache_tokens=cache_tokens(config, cache_bytes, dtype), block_tokens=block_tokens,
-        names=TensorNames(body=body, embed=None, head=None, others=(f"{body}codec_embedding.",)), config=config,
+        folder, config=config, names=names, dtype=dtype, device=device,
+        cache_tokens=cache_tokens(config, cache_bytes, dtype), block_tokens=block_tokens,
     )  # fmt: skip
     return Predictor(decoder, tables=tables, heads=[head.weight for head in heads.children()])
 

@@ -77,11 +77,11 @@ def load_thinker(
     folder: Path, *, dtype: torch.dtype, device: torch.device, cache_bytes: int, block_tokens: int
 ) -> Thinker:
     """The thinker's language model, without its towers. Errors: CheckpointError."""
-    root = read_section(folder)
-    taps = {TAP: number(read_section(folder, "talker_config"), "accept_hidden_layer")} if "talker_config" in root else {}
+    has_talker = "talker_config" in read_section(folder)
+    taps = {TAP: number(read_section(folder, "talker_config"), "accept_hidden_layer")} if has_talker else {}
     config = read_config(folder, section=THINKER)
     decoder = load(
-        folder, dtype=dtype, device=device, cache_tokens=cache_tokens(config, cache_bytes, dtype), block_tokens=block_tokens,
-        names=TensorNames.under("thinker.model."), config=config, taps=taps,
+        folder, config=config, names=TensorNames.under("thinker.model."), taps=taps, dtype=dtype, device=device,
+        cache_tokens=cache_tokens(config, cache_bytes, dtype), block_tokens=block_tokens,
     )  # fmt: skip
     return Thinker(decoder)

@@ -161,7 +161,8 @@ class VisionTower(nn.Module):
         places = torch.cat([_places(grid, self.config.merge) for grid in grids]).to(x.device)
         sizes = torch.cat([torch.tensor([[h, w]]).expand(t * h * w, 2) for t, h, w in grids]).to(x.device)
         x = x + self._learned(places, sizes).to(x.dtype)
-        angles, segments = self._angles(places), Segments([h * w for t, h, w in grids for _ in range(t)], device=x.device)
+        angles = self._angles(places)
+        segments = Segments([h * w for t, h, w in grids for _ in range(t)], device=x.device)
         deep = []
         for index, block in enumerate(self.blocks):
             x = block(x, segments, angles)

@@ -328,7 +328,8 @@ def _embeddings(expert: Autoregressor, ids: Tensor, units: Sequence[Unit]) -> Se
     if not any("embeds" in unit.state.feeds for unit in units):
         return [None] * len(units)
     assert isinstance(expert, Embedder)
-    return expert.embed(ids).split(1)
+    embeddings: Sequence[Tensor] = expert.embed(ids).split(1)
+    return embeddings
 
 
 def _wants_hidden(unit: Unit) -> bool:

@@ -162,7 +162,7 @@ SIGNATURES = (
         doc="The voices of the talker, a code each.",
     ),
     ExpertSignature(
-        use="qwen3_omni.code2wav", role="vocoder", needs_source=True, hop=1920,
+        use="qwen3_omni.code2wav", role="vocoder", needs_source=True,
         serves={"audio_decode": Ports(
             inputs=(Port(name="codes", type="codes[F, groups]", streams=True),),
             outputs=(Port(name="audio", type="audio[{hop}*F - lost] @ 24 kHz", streams=True),),
