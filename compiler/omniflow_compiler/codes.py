@@ -76,6 +76,7 @@ UNREACHABLE_OUTPUT = _code("OF2007", "output cannot be reached from any input")
 WRONG_ROLE = _code("OF2008", "expert has the wrong role")
 CAPABILITY = _code("OF2009", "capability is declared but no program reaches it")
 UNUSED_INPUT = _code("OF2010", "program input is never read", lint=True)
+NO_EXIT = _code("OF2011", "ring leads to no output", lint=True)
 
 BASE_MISMATCH = _code("OF2101", "types do not match")
 DTYPE_MISMATCH = _code("OF2102", "dtypes do not match")
@@ -98,12 +99,18 @@ OUTLIVES = _code("OF2208", "loop may outlive the stream it reads", level="warnin
 GUIDANCE = _code("OF2301", "guidance is on but its unconditional branch is missing")
 OVER_BUDGET = _code("OF2401", "memory over budget")
 
-
 MAYBE_UNFED = _code("OF2501", "node may run while nothing feeds it", lint=True)
 OVERLAP = _code("OF2502", "two producers of one port may run together")
 CONDITION = _code("OF2503", "condition has no value")
 SWITCHED_OFF = _code("OF2504", "requested output is switched off")
 CONSTANT_CONDITION = _code("OF2505", "condition is always the same", level="warning", lint=True)
+
+UNUSED_COMPONENT = _code("OF3001", "component is used by no program", level="warning", lint=True)
+UNUSED_LOOP = _code("OF3002", "loop is used by no program", level="warning", lint=True)
+UNUSED_CACHE = _code("OF3003", "cache is leased by no loop", level="warning", lint=True)
+UNUSED_PARAM = _code("OF3004", "param is read by nothing", level="warning", lint=True)
+PRECISION = _code("OF3005", "precision is lost without a word", level="warning", lint=True)
+ROUND_TRIP = _code("OF3006", "tensors go to the host and back", level="warning", lint=True)
 
 
 def explanation(code_id: str) -> str:

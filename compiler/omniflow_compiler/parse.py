@@ -92,6 +92,7 @@ def parse_card(document: Mapping, overrides: MappingOf[str, Scalar], report: Rep
         caches=dict(_caches(document, report)),
         parity=_plain_mapping(document, "parity"),
         span=document.span,
+        declared=_declared(document),
         unread=frozenset(_unread(document)),
     )
 
@@ -120,7 +121,13 @@ def parse_program(
         mentioned=mentioned | unclear,
         is_whole=_is_whole(document),
         span=document.span,
+        declared=_declared(document),
     )
+
+
+def _declared(document: Mapping) -> dict[str, Span]:
+    section = document.get("params")
+    return {name: entry.key for name, entry in section.entries.items()} if isinstance(section, Mapping) else {}
 
 
 def parse_workflow(document: Mapping, overrides: MappingOf[str, Scalar], report: Report) -> WorkflowSpec:

@@ -21,6 +21,7 @@ from omniflow_compiler.graph import ProgramGraph
 from omniflow_compiler.include import read_card
 from omniflow_compiler.levels import Levels
 from omniflow_compiler.library.library import BUILT_IN, Library
+from omniflow_compiler.lints import check_use
 from omniflow_compiler.load import Mapping as Tree
 from omniflow_compiler.load import Scalar, read_document, without_collection
 from omniflow_compiler.lower import lower
@@ -35,6 +36,7 @@ from omniflow_compiler.passes.plan import Plan, plan_run
 from omniflow_compiler.passes.prune import needed_nodes, requested_outputs
 from omniflow_compiler.passes.streams import check_streams
 from omniflow_compiler.passes.structure import check_structure
+from omniflow_compiler.passes.transfers import check_transfers
 from omniflow_compiler.passes.types import Types, infer_types
 from omniflow_compiler.passes.unread import check_read
 from omniflow_compiler.resolve import resolve_components, resolve_loops, resolve_nodes
@@ -125,6 +127,7 @@ def _compile(whole: Whole, path: Path, kind: str, sources: SourceSet, options: O
     graph, types, branches = analysis
     if whole.card_path is not None:
         _check_capabilities(whole.card, reached_capabilities(graph, types), whole.card_path, path, options, report)
+        check_use(whole.card, whole.program, whole.card_path, path, sources, report)
     outputs = requested_outputs(graph, options.outputs, branches.off, report)
     compilation = Compilation(report=report, sources=sources, kind=kind, graph=graph, types=types)
     if report.num_errors > 0:
@@ -147,6 +150,7 @@ def _check_card(
     check_card_bounds(loops, card.loops, report)
     _check_params(overrides, card.params, {}, report)
     _check_capabilities(card, set(), path, path, options, report)
+    check_use(card, None, path, path, sources, report)
     return Compilation(report=report, sources=sources, kind="card")
 
 
@@ -175,6 +179,7 @@ def _analyse(
     types = infer_types(graph, report)
     check_streams(graph, types, report)
     check_guidance(graph, report)
+    check_transfers(graph, types, report)
     check_read(graph, report)
     return graph, types, branches
 

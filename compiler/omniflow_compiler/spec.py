@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from omniflow_compiler.load import Scalar, ScalarValue
 from omniflow_compiler.source import Span
@@ -88,6 +88,7 @@ class CardSpec:
     caches: Mapping[str, CacheSpec]
     parity: Mapping[str, object]
     span: Span
+    declared: Mapping[str, Span] = field(default_factory=dict)  # where each param is declared
     unread: frozenset[str] = frozenset()  # `loops` or `loops.think`: written, but could not be read
     digest: str = ""  # of its meaning, with everything it includes
 
@@ -184,6 +185,7 @@ class ProgramSpec:
     span: Span
     mentioned: frozenset[str] = frozenset()  # names and `node.port` in edges and outputs that cannot be read
     is_whole: bool = True  # false when a section could not be read: then nothing can be said of the graph
+    declared: Mapping[str, Span] = field(default_factory=dict)  # where each param is declared
     stages: tuple[StageSpec, ...] = ()
     stage_outputs: frozenset[str] = frozenset()  # nodes that stages of a workflow offer, read or not
 

@@ -8,7 +8,7 @@ from itertools import islice
 
 from omniflow_compiler import codes
 from omniflow_compiler.diagnostics import Label, Report
-from omniflow_compiler.digraph import connected_parts
+from omniflow_compiler.digraph import Digraph, connected_parts
 from omniflow_compiler.graph import Edge, Node, ProgramGraph
 from omniflow_compiler.library.signature import Port
 from omniflow_compiler.meant import Meant, what_is_meant
@@ -25,6 +25,7 @@ def check_structure(graph: ProgramGraph, report: Report) -> None:
             _check_required(node, meant, by_base, graph, report)
     _check_cycles(graph, report)
     _check_back_edges(graph, report)
+    _check_exits(graph, report)
     _check_outputs(graph, report)
 
 
@@ -153,6 +154,40 @@ def _check_back_edges(graph: ProgramGraph, report: Report) -> None:
                 written.span,
                 f"back edge has no {' and no '.join(f'`{m}`' for m in missing)}",
                 help=help,
+            )
+
+
+def _check_exits(graph: ProgramGraph, report: Report) -> None:
+    """Reports rings of back edges from which no way leads to an output; other dead ends are nodes that feed nothing."""
+    ends = {output.ref.node for output in graph.program.outputs.values()} | graph.program.stage_outputs
+    useful = {name for name in ends if name is not None and name in graph.nodes}
+    stack = list(useful)
+    while stack:
+        for edge in graph.incoming[stack.pop()]:
+            if edge.source_node is not None and edge.source_node not in useful:
+                useful.add(edge.source_node)
+                stack.append(edge.source_node)
+    rings = [edge for edge in graph.edges if edge.is_back and edge.source_node in graph.nodes]
+    dead = [edge for edge in rings if edge.source_node not in useful]
+    if not dead or report.has_unresolved_names:
+        return
+    names = {name for name in graph.nodes if name not in useful}
+    inside = Digraph(names)
+    for edge in graph.edges:
+        if edge.source_node is not None and {edge.source_node, edge.target_node} <= names:
+            inside.add_edge(edge.source_node, edge.target_node)
+    part_of = {name: number for number, part in enumerate(connected_parts(inside)) for name in part}
+    told: set[int] = set()
+    for edge in dead:
+        part = part_of[edge.source_node or ""]
+        if part == part_of.get(edge.target_node) and part not in told:
+            told.add(part)
+            report.add(
+                codes.NO_EXIT,
+                edge.spec.span,
+                f"the ring through `{edge.target_node}` and `{edge.source_node}` leads to no output",
+                labels=[Label(span=graph.nodes[edge.target_node].span, text="goes round here")],
+                help=["read the last round: name one of its ports as an output, or remove the ring"],
             )
 
 

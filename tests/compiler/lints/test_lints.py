@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from omniflow_compiler.pipeline import Options, compile_file
+from tests.compiler.programs import check, codes_of, faults
+
+CARD = """components:
+  tokenizer: {use: null.tokenizer}
+  lm: {use: t.text_lm}
+  m: {use: t.map}
+loops:
+  think: {kind: ar_decode, binds: lm, max_tokens: 8, cache: kv}
+  map: {kind: encode, binds: m}
+caches:
+  kv: {kind: paged_kv, max_bytes: 1 MiB}
+"""
+PROGRAM = """inputs: {prompt: "tokens[P]"}
+outputs: {y: b.y}
+nodes: {a: {loop: think}, b: {loop: map}}
+edges: [prompt -> a.prompt, a.hidden -> b.x]
+"""
+
+
+def test_what_no_program_of_a_card_uses_is_reported_once_each(tmp_path: Path) -> None:
+    card = CARD + "  spare: {kind: paged_kv, max_bytes: 1 MiB}\nparams: {size: {type: int, default: 3}}\n"
+    card = card.replace("loops:\n", "loops:\n  again: {kind: ar_decode, binds: lm, max_tokens: 4}\n")
+    compilation = check(tmp_path, card, PROGRAM)
+    found = faults(compilation)
+    assert {f.code: f.message for f in found} == {
+        "OF3001": "no program uses component `tokenizer`",
+        "OF3002": "no program uses loop `again`",
+        "OF3003": "no loop leases from cache `spare`",
+        "OF3004": "nothing reads param `size`",
+    }
+    assert {f.level for f in found} == {"warning"}
+    assert all(f.span.file.endswith("card.yaml") for f in found)
+    assert compilation.schedule is not None
+
+
+def test_another_program_of_the_card_may_use_it(tmp_path: Path) -> None:
+    assert codes_of(check(tmp_path, CARD, PROGRAM)) == ["OF3001"]
+    (tmp_path / "q.program.yaml").write_text(
+        "omniflow: 1\nkind: program\nid: q\ncard: c\ninputs: {x: text}\noutputs: {y: t.tokens}\n"
+        "nodes: {t: {op: tokenize, with: tokenizer}}\nedges: [x -> t.text]\n",
+        encoding="utf-8",
+    )
+    assert codes_of(check(tmp_path, CARD, PROGRAM)) == []
+    assert codes_of(compile_file(tmp_path / "card.yaml", Options())) != ["OF3001"]
+
+
+def test_params_count_as_read_in_values_and_in_conditions(tmp_path: Path) -> None:
+    card = "params: {n: {type: int, default: 8}, on: {type: bool, default: true}}\n" + CARD.replace(
+        "tokens: 8", "tokens: $n"
+    )
+    program = PROGRAM.replace("{loop: map}", "{loop: map, when: params.on}")
+    assert codes_of(check(tmp_path, card, program), "OF3001") == []
+
+
+def test_a_lint_is_silent_while_there_are_errors(tmp_path: Path) -> None:
+    assert codes_of(check(tmp_path, CARD, PROGRAM.replace("{loop: think}", "{loop: thnk}"))) == ["OF1304"]
+
+
+def test_wider_values_into_a_narrower_expert_are_reported(tmp_path: Path) -> None:
+    card = CARD.replace("{use: t.map}", "{use: t.at_50, dtype: bfloat16}")
+    program = PROGRAM.replace("a: {loop: think}, ", "").replace("prompt -> a.prompt, a.hidden -> b.x", "x -> b.x")
+    program = program.replace('prompt: "tokens[P]"', 'x: "f32[T, 8]"')
+    (found,) = faults(check(tmp_path, card, program), "OF3001", "OF3002", "OF3003")
+    assert found.code == "OF3005"
+    assert found.message == "`x` is f32, `m` works in bf16: the rest is lost without a word"
+    assert [label.text for label in found.labels] == ["works in bf16"]
+    same = card.replace(", dtype: bfloat16", "")
+    assert codes_of(check(tmp_path, same, program), "OF3001", "OF3002", "OF3003") == []
+
+
+def test_a_trip_to_the_host_and_back_is_reported(tmp_path: Path) -> None:
+    card = CARD.replace("{use: t.text_lm}", "{use: t.text_lm, device: cuda}")
+    card = card.replace("  m: {use: t.map}", "  m: {use: t.map}\n  n: {use: t.map, device: cuda}")
+    card = card.replace("  map: {kind", "  last: {kind: encode, binds: n}\n  map: {kind")
+    program = """inputs: {prompt: "tokens[P]"}
+outputs: {y: c.y}
+nodes: {a: {loop: think}, b: {loop: map}, s: {op: slice, stop: 3}, c: {loop: last}}
+edges: [prompt -> a.prompt, a.hidden -> b.x, b.y -> s.value, s.value -> c.x]
+"""
+    ignored = ("OF3001", "OF3003")
+    (found,) = faults(check(tmp_path, card, program), *ignored)
+    assert found.code == "OF3006"
+    assert found.message == "tensors go from cuda to `b` on cpu and back, once a request"
+    assert [label.text for label in found.labels] == ["back to cuda", "`m` is on cpu"]
+    near = card.replace("m: {use: t.map}", "m: {use: t.map, device: cuda}")
+    assert codes_of(check(tmp_path, near, program), *ignored) == []
+
+
+def test_a_ring_without_a_way_out_is_reported_once(tmp_path: Path) -> None:
+    program = """inputs: {prompt: text, other: text}
+outputs: {y: t.tokens}
+nodes:
+  t: {op: tokenize, with: tokenizer}
+  u: {op: tokenize, with: tokenizer}
+  c: {op: concat}
+  d: {op: strip, drop: [3]}
+edges:
+- prompt -> t.text
+- other -> u.text
+- u.tokens -> c.parts
+- c.whole -> d.tokens
+- d.tokens -> c.parts: {back_edge: {initial: 0, bound: 4}}
+"""
+    (found,) = faults(check(tmp_path, CARD, program), "OF3002")
+    assert found.code == "OF2011"
+    assert found.message == "the ring through `c` and `d` leads to no output"
+    out = program.replace("{y: t.tokens}", "{y: t.tokens, z: d.tokens}")
+    assert codes_of(check(tmp_path, CARD, out), "OF3002") == []
