@@ -40,6 +40,20 @@ class Writer(Protocol):
     def on_room(self) -> None: ...
 
 
+class Sink(Protocol):
+    """What a writer puts pieces into: a channel, or an output of the program."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def is_full(self) -> bool: ...
+
+    def put(self, data: Value, item: int, ends_item: bool, size: int) -> None: ...
+
+    def end(self) -> None: ...
+
+
 class Item:
     """What has come of one item and has not been taken. Positions count elements from the item's start."""
 

@@ -89,7 +89,8 @@ class Conductor:
         run.emit(lane, run.bound.loop.finalize(lane.state))
         run.count.reasons[reason] += 1
         run.note(lane)
-        self._release(lane)
+        if not lane.is_stuck:
+            self._release(lane)
         run.close_lane(lane)
         run.wake()
 
@@ -134,12 +135,23 @@ class Conductor:
                     lane.is_over = True
                     if lane.unit is not None:
                         self.batcher.discard(lane.unit)
-                    self._release(lane)
+                    if not lane.is_stuck:
+                        self._release(lane)
             run.stop()
         if self.roomless:
             self.roomless = deque(lane for lane in self.roomless if not lane.is_over)
         self.on_end(request)
         request.runs = {}
+
+    def come_back(self, units: Sequence[Unit]) -> None:
+        """A call that had been given up has come back: what its rows hold can be freed, and who went on cannot."""
+        for unit in units:
+            lane: Lane = unit.lane
+            lane.is_stuck = False
+            if lane.is_over:
+                self._release(lane)
+            else:
+                self._fail(lane.node, "a call of its expert that had been given up came back and touched its state")
 
     def _release(self, lane: Lane) -> None:
         try:

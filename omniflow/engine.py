@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
 from omniflow.admission import Queue, reason_to_refuse
 from omniflow.batcher import Batcher, Limits
 from omniflow.bind import Bound
 from omniflow.conductor import Conductor, describe
-from omniflow.execution import execute
+from omniflow.execution import Executor
+from omniflow.faults import read_faults
 from omniflow.inputs import check_inputs, check_params
 from omniflow.metrics import Metrics
 from omniflow.node import Agenda
@@ -31,7 +32,13 @@ class Engine:
     """
 
     def __init__(
-        self, bound: Bound, *, limits: Limits | None = None, profile: str = "serve", trace: bool = False
+        self,
+        bound: Bound,
+        *,
+        limits: Limits | None = None,
+        profile: str = "serve",
+        trace: bool = False,
+        faults: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         self.bound = bound
         self.schedule = bound.schedule
@@ -41,6 +48,9 @@ class Engine:
         self.agenda = Agenda(self.trace)
         self.batcher = Batcher(self.limits, self.agenda.recheck)
         self.conductor = Conductor(self.agenda, self.batcher, self._on_end)
+        unit_seconds = self.limits.unit_seconds
+        self.faults = read_faults(faults, bound.schedule, profile=profile, unit_seconds=unit_seconds)
+        self.executor = Executor(unit_seconds=unit_seconds, faults=self.faults)
         self.metrics = Metrics()
         self.queue = Queue(self.limits)
         self.waiting: dict[int, Request] = {}  # those in the queue, by id
@@ -183,7 +193,7 @@ class Engine:
         units = self.batcher.take()
         if not units:
             return self._settle()
-        outcome = execute(units)
+        outcome = self.executor.run(units)
         self.metrics.batch(units, outcome.seconds)
         self._tick()
         self.conductor.fold(units, outcome)
@@ -197,8 +207,10 @@ class Engine:
             self.trace.levels.append(LevelEvent(clock, len(self.waiting), len(self.running), used))
 
     def _hear(self) -> None:
-        """Cancels, deadlines, and clients that read again."""
+        """Cancels, deadlines, clients that read again, and calls that come back late."""
         self._tick()
+        if self.executor.stuck:
+            self.conductor.come_back(self.executor.come_back())
         while self._holds:
             request_id, is_held = self._holds.popleft()
             self.hold(request_id, is_held=is_held)
@@ -220,7 +232,7 @@ class Engine:
             request.started = self.agenda.clock
             self.running[request.id] = request
             try:
-                build(request, self.bound, self.agenda)
+                build(request, self.bound, self.agenda, self.faults)
             except ValueError as error:
                 self.conductor.end(request, State.FAILED, describe(error))
             else:

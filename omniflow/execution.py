@@ -1,11 +1,18 @@
-"""Runs one batch: a single call of the expert, and where that fails row by row, so that only the guilty fails."""
+"""Runs one batch: a single call of the expert, and where that fails row by row, so that only the guilty fails.
+
+With a time limit per call, calls run in a thread of their own; one that does not answer is left behind with all that
+it may still write to, and the rows go on without it.
+"""
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
+from omniflow.faults import Faults
 from omniflow.loops.base import BadResult, Loop, Result, Unit
 
 
@@ -16,34 +23,94 @@ class Outcome(NamedTuple):
     seconds: float
 
 
-def execute(units: Sequence[Unit]) -> Outcome:
-    """One forward for all units; they share their key, hence their loop's kind and their expert."""
-    start = time.perf_counter()
-    loop, expert = _runner(units[0])
-    try:
-        results = loop.execute(expert, units)
+class Stuck(Exception):
+    """A call did not answer in time."""
+
+
+Answer = tuple[Sequence[Result] | None, Exception | None]
+
+
+class Executor:
+    """Calls experts. `stuck` are calls that have not come back, with the units whose states they may touch."""
+
+    def __init__(self, *, unit_seconds: float | None, faults: Faults) -> None:
+        self.unit_seconds = unit_seconds
+        self.faults = faults
+        self.stuck: list[tuple[SimpleQueue[Answer], Sequence[Unit]]] = []
+        self._calls: SimpleQueue[tuple[Callable[[], Sequence[Result]], SimpleQueue[Answer]]] | None = None
+
+    def run(self, units: Sequence[Unit]) -> Outcome:
+        """One forward for all units; they share their key, hence their loop's kind and their expert."""
+        start = time.perf_counter()
+        try:
+            results = self._call(units)
+        except Exception as error:  # noqa: BLE001  an expert's fault, whatever it is, belongs to the rows it was given
+            results = [_bad(error)] if len(units) == 1 else [self._alone(unit) for unit in units]
+        return Outcome(results, time.perf_counter() - start)
+
+    def come_back(self) -> list[Unit]:
+        """Units of stuck calls that have come back since."""
+        back = [units for answer, units in self.stuck if not answer.empty()]
+        if back:
+            self.stuck = [(answer, units) for answer, units in self.stuck if answer.empty()]
+        return [unit for units in back for unit in units]
+
+    def _alone(self, unit: Unit) -> Result | BadResult:
+        """The same unit without its neighbours; experts leave the states of rows untouched by a call that raises."""
+        try:
+            return self._call([unit])[0]
+        except Exception as error:  # noqa: BLE001  as above
+            return _bad(error)
+
+    def _call(self, units: Sequence[Unit]) -> Sequence[Result | BadResult]:
+        loop, expert = _runner(units[0])
+        if self.faults.on_nodes:
+            self.faults.strike(units, self.unit_seconds)
+        if self.unit_seconds is None:
+            results = loop.execute(expert, units)
+        else:
+            results = self._call_within(lambda: loop.execute(expert, units), units, self.unit_seconds)
         if len(results) != len(units):
             raise ValueError(f"{len(results)} results for {len(units)} rows")
-    except Exception as error:  # noqa: BLE001  an expert's fault, whatever it is, belongs to the rows it was given
-        results = [_bad(error)] if len(units) == 1 else [_alone(unit) for unit in units]
-    return Outcome(results, time.perf_counter() - start)
+        return self.faults.spoil(units, results) if self.faults.on_nodes else results
+
+    def _call_within(
+        self, call: Callable[[], Sequence[Result]], units: Sequence[Unit], seconds: float
+    ) -> Sequence[Result]:
+        if self._calls is None:
+            self._calls = SimpleQueue()
+            threading.Thread(target=_serve, args=(self._calls,), name="omniflow-expert", daemon=True).start()
+        answer: SimpleQueue[Answer] = SimpleQueue()
+        self._calls.put((call, answer))
+        try:
+            results, error = answer.get(timeout=seconds)
+        except Empty:
+            self._calls = None  # its thread is lost with the call
+            self.stuck.append((answer, units))
+            for unit in units:
+                unit.lane.is_stuck = True
+            raise Stuck(f"no answer within {seconds:g} s") from None
+        if error is not None:
+            raise error
+        assert results is not None
+        return results
+
+
+def _serve(calls: SimpleQueue[tuple[Callable[[], Sequence[Result]], SimpleQueue[Answer]]]) -> None:
+    while True:
+        call, answer = calls.get()
+        try:
+            answer.put((call(), None))
+        except Exception as error:  # noqa: BLE001  handed to the engine's thread
+            answer.put((None, error))
+
+
+def _bad(error: Exception) -> BadResult:
+    text = " ".join(str(error).split()) or "no message"
+    return BadResult(text if isinstance(error, Stuck) else f"{type(error).__name__}: {text}")
 
 
 def _runner(unit: Unit) -> tuple[Loop[Any], Any]:
     """Who executes a unit, on which expert."""
     bound = unit.lane.node.bound
     return bound.loop, bound.expert if unit.expert is None else unit.expert
-
-
-def _alone(unit: Unit) -> Result | BadResult:
-    """The same unit without its neighbours; experts leave the states of rows untouched by a call that raises."""
-    loop, expert = _runner(unit)
-    try:
-        return loop.execute(expert, [unit])[0]
-    except Exception as error:  # noqa: BLE001  as above
-        return _bad(error)
-
-
-def _bad(error: Exception) -> BadResult:
-    text = " ".join(str(error).split()) or "no message"
-    return BadResult(f"{type(error).__name__}: {text}")

@@ -30,11 +30,12 @@ def load(
     profile: str = "serve",
     trace: bool = False,
     experts: Mapping[str, Any] | None = None,
+    faults: Sequence[Mapping[str, Any]] = (),
 ) -> Engine:
     """Loads what the schedule names, once per process, and gives an engine for it.
 
     experts: ready-made ones by component name, in place of those that would be loaded. profile: `serve`, or
-    `rollout` to record every choice and its log-probability. trace: keep an event of every unit
-    and transfer. Errors: BindError.
+    `rollout` to record every choice and its log-probability, or `test`, which alone takes `faults` (omniflow.faults).
+    trace: keep an event of every unit and transfer. Errors: BindError.
     """
-    return Engine(bind(schedule, experts), limits=limits, profile=profile, trace=trace)
+    return Engine(bind(schedule, experts), limits=limits, profile=profile, trace=trace, faults=faults)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from omniflow.batcher import Readiness
-from omniflow.channel import VALUE, Channel
+from omniflow.channel import VALUE, Channel, Sink
 from omniflow.loops.base import Emit, Loop, Start, Stream, Unit
 from omniflow.rng import Source
 from omniflow.trace import NodeCount, Trace, TransferEvent
@@ -19,7 +19,6 @@ from omniflow_compiler.schedule import Node
 
 if TYPE_CHECKING:
     from omniflow.request import Request
-    from omniflow.stream import Outlet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +56,7 @@ class Agenda:
 class Lane:
     """One item of one node in work; nodes without `each` have a single one."""
 
-    __slots__ = ("held", "is_over", "is_queued", "item", "node", "state", "unit", "waits_on")
+    __slots__ = ("held", "is_over", "is_queued", "is_stuck", "item", "node", "state", "unit", "waits_on")
 
     def __init__(self, node: NodeRun, item: int) -> None:
         self.node = node
@@ -67,6 +66,7 @@ class Lane:
         self.waits_on: str | None = None
         self.is_queued = False
         self.is_over = False
+        self.is_stuck = False  # a call that has not come back may still touch its state
         self.held: list[Emit] = []  # what must leave after earlier items
 
 
@@ -84,7 +84,7 @@ class NodeRun:
         self.agenda = agenda
         self.each = bound.spec.each
         self.inputs: dict[str, list[Channel]] = {}
-        self.outputs: dict[str, list[Channel | Outlet]] = {}
+        self.outputs: dict[str, list[Sink]] = {}
         self.lanes: dict[int, Lane] = {}
         self.parked: list[Lane] = []  # wait for room in an outgoing channel
         self.next_item = 0

@@ -9,6 +9,7 @@ from omniflow.batcher import Readiness
 from omniflow.bind import Bound
 from omniflow.bounds import is_on
 from omniflow.channel import ITEMS, PIECES, VALUE, Channel
+from omniflow.faults import Faults
 from omniflow.node import Agenda, BoundNode, NodeRun
 from omniflow.request import Request
 from omniflow.stream import Outlet
@@ -17,7 +18,7 @@ from omniflow_compiler.schedule import Channel as ChannelSpec
 from omniflow_compiler.schedule import Schedule
 
 
-def build(request: Request, bound: Bound, agenda: Agenda) -> None:
+def build(request: Request, bound: Bound, agenda: Agenda, faults: Faults) -> None:
     """Makes the request's nodes and channels and fills its inputs in. Nodes that `when` switches off are not made.
 
     Errors: ValueError for a `when` without a value.
@@ -31,7 +32,7 @@ def build(request: Request, bound: Bound, agenda: Agenda) -> None:
         for port, specs in run.bound.inputs.items():
             fed = [spec for spec in specs if _is_fed(spec, runs)]
             if fed:
-                run.inputs[port] = [_channel(spec, run, runs, feeds, request) for spec in fed]
+                run.inputs[port] = [_channel(spec, run, runs, feeds, request, faults) for spec in fed]
     for output in schedule.outputs:
         writer = runs.get(output.node)
         outlet = request.outlets[output.name] = Outlet(output, request=request, writer=writer, agenda=agenda)
@@ -68,7 +69,12 @@ def _is_fed(spec: ChannelSpec, on: Container[str]) -> bool:
 
 
 def _channel(
-    spec: ChannelSpec, run: NodeRun, runs: dict[str, NodeRun], feeds: list[tuple[Channel, Value]], request: Request
+    spec: ChannelSpec,
+    run: NodeRun,
+    runs: dict[str, NodeRun],
+    feeds: list[tuple[Channel, Value]],
+    request: Request,
+    faults: Faults,
 ) -> Channel:
     source, dot, port = spec.source.rpartition(".")
     writer = runs[source] if dot else None
@@ -76,7 +82,8 @@ def _channel(
     if request.generator is not None:
         channel.capacity = sys.maxsize  # its nodes start one after another, so a channel must hold all of a stream
     if writer is not None:
-        writer.outputs.setdefault(port, []).append(channel)
+        sink = faults.before(channel, request.id) if faults.on_edges else channel
+        writer.outputs.setdefault(port, []).append(sink)
     else:
         feeds.append((channel, request.inputs[port]))
     return channel
