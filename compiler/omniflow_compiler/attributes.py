@@ -41,7 +41,7 @@ def check_attributes(
         if given is not None and not _is_unset(attribute, given.value):
             values[attribute.name] = _checked(attribute, given, owner, report)
         elif given is None and attribute.required and not nearest(attribute.name, unknown):
-            report.add(codes.MISSING_KEY, at, f"{owner} has no `{attribute.name}`", help=[attribute.doc])
+            report.add(codes.MISSING_KEY, at, f"{owner} has no `{attribute.name}`", help=[_doc(attribute)])
     return values
 
 
@@ -61,6 +61,19 @@ def _checked(attribute: Attribute, given: Written, owner: str, report: Report) -
     return attribute.default
 
 
+def _doc(attribute: Attribute) -> str:
+    return f"`{attribute.name}`: {attribute.doc[0].lower()}{attribute.doc[1:].rstrip('.')}"
+
+
+def _shown(value: object) -> str:
+    """A written value, for messages."""
+    if isinstance(value, list | dict) or value is None:
+        return "a list" if isinstance(value, list) else "empty" if value is None else "a mapping"
+    if isinstance(value, bool):
+        return f"the truth value `{str(value).lower()}`"
+    return f"the {'text' if isinstance(value, str) else 'number'} `{str(value)[:60]}`"
+
+
 _NAMES = {
     "int": "a whole number", "float": "a number", "bool": "true or false", "text": "text", "ids": "a list of ids",
     "bytes": "a size such as `256 MiB`", "expression": "a number or an expression", "texts": "a list of texts",
@@ -72,14 +85,14 @@ _Problem = tuple[codes.Code, str, list[str]]
 
 def _problem(attribute: Attribute, value: object) -> _Problem | None:
     if not _has_type(attribute, value):
-        return codes.WRONG_TYPE, f"is not {_NAMES[attribute.type]}", [attribute.doc]
+        return codes.WRONG_TYPE, f"is {_shown(value)}, expected {_NAMES[attribute.type]}", [_doc(attribute)]
     if attribute.choices and value not in attribute.choices:
         return codes.BAD_VALUE, f"cannot be `{value}`", did_you_mean(str(value), attribute.choices, "value")
     if attribute.type == "expression" and isinstance(value, str):
         try:
             Expression(value)
         except ExpressionError as error:
-            return codes.BAD_EXPRESSION, f"cannot be read: {error}", [attribute.doc]
+            return codes.BAD_EXPRESSION, f"cannot be read: {error}", [_doc(attribute)]
     numbers = value if isinstance(value, list) else [value]
     for number in numbers:
         if isinstance(number, int | float) and not isinstance(number, bool):

@@ -69,10 +69,21 @@ def _input_type(spec: InputSpec, report: Report) -> Type:
     return type
 
 
+_SYNONYMS = {
+    "string": "text", "str": "text", "int": "scalar", "integer": "scalar", "float": "scalar", "number": "scalar",
+    "boolean": "scalar", "dict": "json", "object": "json", "list": "json", "tensor": "f32", "float32": "f32",
+    "float16": "f16", "bfloat16": "bf16", "int64": "i64", "int32": "i32", "token": "tokens", "frames": "f32",
+}  # fmt: skip
+
+
 def _known_bases(text: str) -> list[str]:
     word = re.match(r"\w*", text)
-    names = [*BASES, *DTYPES]
-    return did_you_mean(word[0], names, "base") if word and word[0] not in names else []
+    name, names = word[0] if word else "", [*BASES, *DTYPES]
+    if name in names or not name:
+        return ["a type is a base with axes: `text`, `tokens[T]`, `f32[T, 80] @ 100 Hz`"]
+    if name.lower() in _SYNONYMS:
+        return [f"did you mean `{_SYNONYMS[name.lower()]}`?"]
+    return did_you_mean(name, names, "base")
 
 
 _DEFAULTS: Mapping[str, tuple[type, ...]] = {
@@ -162,6 +173,11 @@ def _beside(stage: str, nodes: Mapping[str, Node]) -> Mapping[str, Node]:
     return {name: node for name, node in inside.items() if "/" not in name}
 
 
+def _own(node: str) -> str:
+    """A node's id as its own file has it."""
+    return node.rpartition("/")[2]
+
+
 def _unknown_port(
     ref: PortRef, node: Node, side: str, ports: Mapping[str, Port], others: Mapping[str, Port], report: Report
 ) -> None:
@@ -172,7 +188,7 @@ def _unknown_port(
         message = f"`{ref}` is an {other} port, an {side} is needed here"
         help = did_you_mean(ref.port, ports, f"{side} port")
     else:
-        message = f"{node.label} has no {side} port `{ref.port}`"
+        message = f"node `{_own(node.id)}` ({node.label}) has no {side} port `{ref.port}`"
         help = did_you_mean(ref.port, ports, f"{side} port")
     close = nearest(ref.port, ports, most=1)
     report.add(codes.UNKNOWN_PORT, span, message, help=help, edits=[Edit(span=span, text=close[0])] if close else [])

@@ -20,6 +20,11 @@ _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le,
     ast.Gt: operator.gt, ast.GtE: operator.ge,
 }  # fmt: skip
+_WORDS: Mapping[type[ast.expr], str] = {
+    ast.Call: "a call", ast.BinOp: "this operator", ast.IfExp: "`if`", ast.Subscript: "an index",
+    ast.List: "a list", ast.Tuple: "a comma", ast.Dict: "a mapping", ast.Lambda: "`lambda`",
+    ast.Compare: "this comparison",
+}  # fmt: skip
 _CONSTANTS: Mapping[str, Value] = {"true": True, "false": False, "null": None}
 
 
@@ -67,7 +72,7 @@ class Expression:
             case ast.Compare(left=left, ops=ops, comparators=rest) if all(type(op) in _COMPARE for op in ops):
                 children = [left, *rest]
             case _:
-                what = type(node).__name__.lower()
+                what = _WORDS.get(type(node), type(node).__name__.lower())
                 raise ExpressionError(f"{what} is not part of the language of expressions", node.col_offset)
         for child in children:
             self._check(child, depth + 1)

@@ -122,7 +122,12 @@ def read_source(path: Path, sources: SourceSet, report: Report) -> Source | None
         report.add(codes.UNREADABLE, here, f"cannot read `{here.file}`: {(error.strerror or 'error').lower()}")
         return None
     except UnicodeDecodeError as error:
-        report.add(codes.TOO_LARGE, here, f"file is not UTF-8: byte {error.start} cannot be decoded")
+        source = sources.add(path, content.decode("utf-8", errors="replace"))
+        before = content[: error.start].decode("utf-8", errors="replace")
+        line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
+        span = Span(source.name, line, column, line, column + 1)
+        message = f"file is not UTF-8: byte {error.start + 1} (0x{content[error.start]:02x}) cannot be decoded"
+        report.add(codes.TOO_LARGE, span, message, help=["save it as UTF-8"])
         return None
     return sources.add(path, text)
 
@@ -138,9 +143,7 @@ def read_text(source: Source, report: Report) -> Tree | None:
             _refuse_tags(source, report)
             return _Converter(source, report).convert(node)
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        problem = " ".join(part for part in (error.problem, error.context) if part)
-        report.add(codes.SYNTAX, _mark_span(source.name, mark), f"not valid YAML: {problem}")
+        _report_syntax(error, source, report)
     except yaml.reader.ReaderError as error:
         before = source.text[: error.position]
         line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
@@ -151,6 +154,49 @@ def read_text(source: Source, report: Report) -> Tree | None:
     return None
 
 
+# What libyaml says, and what it means for a person.
+_PROBLEMS = {
+    "did not find expected ',' or '}'": "a `}` or a comma is missing",
+    "did not find expected ',' or ']'": "a `]` or a comma is missing",
+    "mapping values are not allowed in this context": "a colon is not allowed here; quote the text that has one",
+    "could not find expected ':'": "a colon is missing after a key",
+    "found character that cannot start any token": "this character cannot begin a value; indent with spaces",
+    "found unexpected end of stream": "the file ends inside a quoted text",
+    "found unexpected document indicator": "the file ends inside a quoted text",
+    "did not find expected key": "a key is expected here; look at the indentation and at quotes",
+    "did not find expected '-' indicator": "an entry of the list (`- `) is expected here; look at the indentation",
+    "did not find expected node content": "a value is expected here",
+    "did not find expected alphabetic or numeric character": "an alias (`*name`) or anchor (`&name`) has no name",
+    "found undefined alias": "an alias stands for a value that is not there; quote a text that begins with `*`",
+    "but found another document": "a file is one document, and a second one begins here",
+    "did not find expected <document start>": "the file goes on after its end; look at the indentation",
+    "exceeded maximum depth": "nested too deeply",
+}
+
+
+_OPEN = {
+    "flow mapping": "this `{` is not closed",
+    "flow sequence": "this `[` is not closed",
+    "quoted scalar": "this quote is not closed",
+    "block mapping": "the mapping begins here",
+    "block collection": "the list begins here",
+    "simple key": "this key",
+}
+
+
+def _report_syntax(error: yaml.MarkedYAMLError, source: Source, report: Report) -> None:
+    """A fault of the text, with the place where the unfinished part begins."""
+    mark = error.problem_mark or error.context_mark
+    problem = str(error.problem)
+    message = next((meaning for said, meaning in _PROBLEMS.items() if problem.startswith(said)), problem)
+    labels = []
+    begin = error.context_mark
+    if begin is not None and mark is not None and begin.line != mark.line:
+        text = next((meaning for said, meaning in _OPEN.items() if said in str(error.context)), "it begins here")
+        labels = [Label(span=_mark_span(source.name, begin), text=text)]
+    report.add(codes.SYNTAX, _mark_span(source.name, mark), f"not valid YAML: {message}", labels=labels)
+
+
 def _read_suppressions(source: Source, tree: Tree, report: Report) -> None:
     """Registers what the file's comments silence; a `#` inside a quoted text or a block of text begins no comment."""
     for found in suppressions(source):
@@ -159,7 +205,7 @@ def _read_suppressions(source: Source, tree: Tree, report: Report) -> None:
             continue
         if not isinstance(found, Suppression):
             help = ["write `# omniflow: allow OF2006`, several codes with commas"]
-            report.add(codes.BAD_SUPPRESSION, found, "this comment silences nothing", help=help)
+            report.add(codes.BAD_SUPPRESSION, found, "this comment cannot be read, so it silences nothing", help=help)
         elif _is_known_lint(found.code, found.span, report):
             report.levels.suppressions[found.span.file, found.code, found.line] = found
 
@@ -191,7 +237,7 @@ def read_levels(document: Mapping, report: Report) -> None:
 def _is_known_lint(code: str, span: Span, report: Report) -> bool:
     lints = [known.id for known in codes.CODES.values() if known.lint]
     if code in codes.CODES and code not in lints:
-        help = [f"codes with a level: {', '.join(f'`{lint}`' for lint in lints)}"]
+        help = ["mend the fault, or take the code out"]
         report.add(codes.FIXED_LEVEL, span, f"`{code}` is always an error ({codes.CODES[code].title})", help=help)
     elif code not in lints:
         report.add(codes.UNKNOWN_LINT, span, f"unknown code `{code}`", help=did_you_mean(code, lints, "lint"))
@@ -316,7 +362,7 @@ class _Converter:
         tree, size = self.done[id(node)]
         self.expanded += size
         if self.expanded > MAX_EXPANDED_BY_ALIASES:
-            self._stop(node, f"aliases expand to more than {MAX_EXPANDED_BY_ALIASES} values")
+            self._stop(node, f"aliases stand for more than {MAX_EXPANDED_BY_ALIASES} values")
         return tree
 
     def _stop(self, node: yaml.Node, why: str) -> None:

@@ -9,7 +9,7 @@ from omniflow_compiler.diagnostics import Label, Report
 from omniflow_compiler.load import Entry, Mapping, Scalar, ScalarValue, Sequence, Tree, Unread
 from omniflow_compiler.source import Span
 from omniflow_compiler.suggest import did_you_mean
-from omniflow_compiler.validate import validate
+from omniflow_compiler.validate import first_line, validate
 
 COMMAND_LINE = Span("<command line>", 1, 1, 1, 1)
 
@@ -71,8 +71,8 @@ def _checked(name: str, declaration: Mapping, value: ScalarValue, written: Scala
     problem = _problem(declaration, value)
     if problem is None:
         return Scalar(value, written.span, written.written)
-    entry = declaration.span.start
-    labels = [Label(span=entry, text="declared here")] if written.span.file != entry.file else []
+    entry = declaration.span
+    labels = [Label(span=first_line(declaration), text="declared here")] if written.span.file != entry.file else []
     report.add(codes.PARAM_VALUE, written.span, f"param `{name}` is `{written.written}`, {problem}", labels=labels)
     return Unread(written.span)
 
@@ -106,9 +106,10 @@ def _problem(declaration: Mapping, value: ScalarValue) -> str | None:
         return None if value in allowed else f"not one of {', '.join(allowed)}"
     for bound, sign in (("min", 1), ("max", -1)):
         limit = declaration.get(bound)
-        if isinstance(limit, Scalar) and isinstance(limit.value, int | float) and isinstance(value, int | float):
-            if sign * value < sign * limit.value:
-                return f"the {'least' if sign > 0 else 'most'} allowed is {limit.value}"
+        if not isinstance(limit, Scalar) or not isinstance(limit.value, int | float):
+            continue
+        if isinstance(value, int | float) and sign * value < sign * limit.value:
+            return f"the {'least' if sign > 0 else 'most'} allowed is {limit.value}"
     return None
 
 

@@ -17,7 +17,7 @@ from omniflow_compiler.library.signature import ExpertSignature, Port
 from omniflow_compiler.names import unknown
 from omniflow_compiler.prescribed import prescribed, sized_ports
 from omniflow_compiler.source import Span
-from omniflow_compiler.spec import CardSpec, ComponentSpec, LoopSpec, NodeSpec, ProgramSpec
+from omniflow_compiler.spec import CardSpec, ComponentSpec, LoopSpec, Name, NodeSpec, ProgramSpec
 from omniflow_compiler.suggest import did_you_mean, nearest
 
 _OF_COMPONENT = ("from", "dtype", "device")
@@ -70,7 +70,7 @@ def _loop(
     name: str, spec: LoopSpec, card: CardSpec, components: Mapping[str, Component], library: Library, report: Report
 ) -> Node | None:
     if spec.cache is not None and not card.has("caches", spec.cache.text):
-        unknown(report, codes.UNKNOWN_CACHE, spec.cache, card.caches, "cache")
+        _unknown_cache(spec.cache, card, report)
     if not card.has("components", spec.binds.text):
         unknown(report, codes.UNKNOWN_COMPONENT, spec.binds, card.components, "component")
     kind, component = library.loops.get(spec.kind.text), components.get(spec.binds.text)
@@ -110,6 +110,14 @@ def _loop(
         attributes=attributes,
         span=spec.span,
     )
+
+
+def _unknown_cache(cache: Name, card: CardSpec, report: Report) -> None:
+    if card.caches:
+        unknown(report, codes.UNKNOWN_CACHE, cache, card.caches, "cache")
+        return
+    help = [f"declare it: `caches: {{{cache.text}: {{kind: paged_kv, max_bytes: 256 MiB}}}}`"]
+    report.add(codes.UNKNOWN_CACHE, cache.span, f"unknown cache `{cache.text}`", help=help)
 
 
 def _wrong_role(
@@ -179,7 +187,7 @@ def _op_node(
     if op is None:
         unknown(report, codes.UNKNOWN_OP, spec.name, library.ops, "op")
         return None
-    owner = f"op `{op.name}` of node `{spec.id.text}`"
+    owner = f"node `{spec.id.text}` (op {op.name})"
     written = fill_in(spec.attributes, spec.id.text, components, report)
     attributes = check_attributes(op.attributes, written, owner, spec.id.span, report, _OF_NODE)
     component = None

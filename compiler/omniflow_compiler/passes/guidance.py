@@ -29,15 +29,16 @@ def _branch(node: Node) -> str | None:
 
 
 def _report(node: Node, port: str, report: Report) -> None:
-    labels = []
+    labels, off = [], "cfg: 1"
     if node.loop_spec is not None:
         for name in ("cfg", "guidance"):
             if name in node.loop_spec.attributes:
                 labels.append(Label(span=node.loop_spec.attributes[name].span, text="guidance is on here"))
+                off = "cfg: 1" if name == "cfg" else "guidance: 0"
     report.add(
         codes.GUIDANCE,
         node.span,
         f"`{node.id}` is guided, and nothing feeds `{node.id}.{port}`",
         labels=labels,
-        help=[f"add an edge `... -> {node.id}.{port}` from what stands for no prompt, or set `cfg: 1`"],
+        help=[f"add an edge `... -> {node.id}.{port}` from what stands for no prompt, or set `{off}`"],
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from itertools import islice
 
 from omniflow_compiler import codes
@@ -63,8 +64,8 @@ def _check_required(
             report.add(
                 codes.MISSING_INPUT,
                 node.span,
-                f"required input `{node.id}.{port.name}` of {node.label} has no producer",
-                note=f"needs {port.type}",
+                f"input `{node.id}.{port.name}` has no producer",
+                note=f"{node.label} needs {replace(port.pattern, vocabulary=None).short}",
                 help=_candidates(node.id, port, by_base),
             )
 

@@ -15,9 +15,13 @@ _FLOATS = ("float64", "float32", "bfloat16", "float16")
 def check_transfers(graph: ProgramGraph, types: Types, report: Report) -> None:
     """Reports both, at the edge where it happens."""
     devices = _devices(graph, types)
+    narrow: set[str] = set()  # components that were told of: their `dtype` is one cause, however much comes in
     for edge in graph.edges:
-        if _carries_floats(edge, types):
-            _check_precision(edge, graph, types, report)
+        component = graph.nodes[edge.target_node].component
+        if component is None or component.spec.name.text in narrow or not _carries_floats(edge, types):
+            continue
+        if _check_precision(edge, component, types, report):
+            narrow.add(component.spec.name.text)
     for name in graph.nodes:
         _check_round_trip(name, devices, graph, types, report)
 
@@ -27,11 +31,11 @@ def _carries_floats(edge: Edge, types: Types) -> bool:
     return type is not None and type.dtype in _FLOATS
 
 
-def _check_precision(edge: Edge, graph: ProgramGraph, types: Types, report: Report) -> None:
-    component = graph.nodes[edge.target_node].component
+def _check_precision(edge: Edge, component: Component, types: Types, report: Report) -> bool:
+    """Whether the edge brings more precision than the component has, which is reported."""
     given = types.inputs[edge.target_node, edge.spec.target.port].dtype
-    if component is None or given is None or DTYPE_BYTES.get(component.spec.dtype, 8) >= DTYPE_BYTES[given]:
-        return
+    if given is None or DTYPE_BYTES.get(component.spec.dtype, 8) >= DTYPE_BYTES[given]:
+        return False
     spec = component.spec
     name, narrow = spec.name.text, show_dtype(spec.dtype)
     report.add(
@@ -41,6 +45,7 @@ def _check_precision(edge: Edge, graph: ProgramGraph, types: Types, report: Repo
         labels=[Label(span=spec.dtype_span or spec.use.span, text=f"works in {narrow}")],
         help=[f"give `{name}` the `dtype` {given}, or let what comes before it work in {spec.dtype}"],
     )
+    return True
 
 
 def _devices(graph: ProgramGraph, types: Types) -> dict[str, Component]:

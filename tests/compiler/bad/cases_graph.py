@@ -89,6 +89,7 @@ GRAPH = [
         "  a: {op: add}\n  b: {op: add}\n",
         "  - think.hidden ~> a.a\n  - b.sum ~> a.b: {back_edge: «{initial: 0}»}\n"
         "  - think.hidden ~> b.a\n  - a.sum ~> b.b\n",
+        text="text: reply.text\n  more: b.sum",
     ),
     add(
         "a back edge without an initial value",
@@ -96,6 +97,7 @@ GRAPH = [
         "  a: {op: add}\n  b: {op: add}\n",
         "  - think.hidden ~> a.a\n  - b.sum ~> a.b: {back_edge: «{bound: 3}»}\n"
         "  - think.hidden ~> b.a\n  - a.sum ~> b.b\n",
+        text="text: reply.text\n  more: b.sum",
     ),
     # types
     program("text where tokens are needed", "OF2101", "tokenize.tokens -> think.prompt", "«prompt» -> think.prompt"),
