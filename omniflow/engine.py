@@ -13,7 +13,9 @@ from omniflow.bind import Bound
 from omniflow.conductor import Conductor, describe
 from omniflow.execution import Executor
 from omniflow.faults import read_faults
+from omniflow.features import FeatureCache
 from omniflow.inputs import check_inputs, check_params
+from omniflow.loops.encode import Encode
 from omniflow.metrics import Metrics
 from omniflow.node import Agenda
 from omniflow.pump import Mailbox, Pump
@@ -52,6 +54,10 @@ class Engine:
         self.faults = read_faults(faults, bound.schedule, profile=profile, unit_seconds=unit_seconds)
         self.executor = Executor(unit_seconds=unit_seconds, faults=self.faults)
         self.metrics = Metrics()
+        self.features = FeatureCache(max_bytes=self.limits.feature_bytes)
+        for node in bound.nodes:
+            if isinstance(node.loop, Encode):
+                node.loop.cache = self.features
         self.queue = Queue(self.limits)
         self.waiting: dict[int, Request] = {}  # those in the queue, by id
         self.running: dict[int, Request] = {}
@@ -161,6 +167,10 @@ class Engine:
     def post_hold(self, request_id: int, *, is_held: bool) -> None:
         """The same from another thread: it takes effect at the next step."""
         self._holds.append((request_id, is_held))
+
+    def weights_changed(self, component: str) -> None:
+        """A component's weights are not what they were: whatever was kept of what they gave is dropped."""
+        self.features.forget(component)
 
     @property
     def is_idle(self) -> bool:
