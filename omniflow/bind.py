@@ -121,6 +121,9 @@ def bind(schedule: Schedule, given: Mapping[str, Any] | None = None) -> Bound:
     nodes = tuple(
         _bind_node(i, downstream[node.id], node, schedule, experts, pools) for i, node in enumerate(schedule.nodes)
     )
+    for bound in nodes:
+        if "kv" in bound.wanted and isinstance(bound.loop, ARDecode):
+            bound.loop.pool.turns.needed += 1  # every request hands on one more cache
     return Bound(
         schedule=schedule,
         nodes=nodes,

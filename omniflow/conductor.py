@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from omniflow.batcher import Batcher
 from omniflow.execution import Outcome
-from omniflow.loops.ar_decode import POOL
+from omniflow.loops.ar_decode import POOL, TURN
 from omniflow.loops.base import BadResult, Done, Unit, Wait
 from omniflow.node import Agenda, Lane, NodeRun
 from omniflow.pool import NeverFits
@@ -23,6 +23,7 @@ class Conductor:
         self.batcher = batcher
         self.on_end = on_end
         self.roomless: deque[Lane] = deque()  # wait for a cache, first come first served
+        self.turnless: deque[Lane] = deque()  # wait until another request has gathered its caches
 
     # -- what is ready ---------------------------------------------------------------------------------------------
 
@@ -50,6 +51,7 @@ class Conductor:
             return
         if not run.lanes and run.has_begun_all():
             run.finish()
+            self._give_room()  # with its edges it has let go of caches that were handed to it
             run.request.num_open -= 1
             if run.request.num_open == 0:
                 self.end(run.request, State.DONE)
@@ -73,6 +75,9 @@ class Conductor:
             return
         if type(answer) is Wait:
             lane.waits_on = answer.on
+            if answer.on == TURN:
+                self.turnless.append(lane)
+                return
             if answer.on == POOL:
                 (self.roomless.appendleft if had_no_room else self.roomless.append)(lane)
                 return
@@ -80,6 +85,8 @@ class Conductor:
             answer.lane = lane
             lane.unit = answer
             self.batcher.put(answer)
+            if self.turnless and "kv" in run.bound.wanted:
+                self._give_turn()
         if had_no_room:
             self._give_room()
 
@@ -140,6 +147,9 @@ class Conductor:
             run.stop()
         if self.roomless:
             self.roomless = deque(lane for lane in self.roomless if not lane.is_over)
+        if self.turnless:
+            self.turnless = deque(lane for lane in self.turnless if not lane.is_over)
+        self._give_room()
         self.on_end(request)
         request.runs = {}
 
@@ -165,6 +175,14 @@ class Conductor:
         """Lets the first lane that waits for a cache try again."""
         if self.roomless:
             lane = self.roomless.popleft()
+            lane.node.wake_lane(lane)
+        if self.turnless:
+            self._give_turn()
+
+    def _give_turn(self) -> None:
+        """Lets the lanes try again that wait until another request has gathered its caches."""
+        waiting, self.turnless = self.turnless, deque()
+        for lane in waiting:
             lane.node.wake_lane(lane)
 
 

@@ -1,4 +1,4 @@
-"""A cache handed on by reference: the open sequence that one loop filled, held by the edges that carry it."""
+"""Caches handed on by reference: who holds the open sequence that a loop filled, and who may gather several of them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ class Lease(Shared):
     Whoever reads it must not write: several may read at once.
     """
 
-    __slots__ = ("_holders", "_pool", "sequence")
+    __slots__ = ("_holders", "_owner", "_pool", "sequence")
 
-    def __init__(self, pool: Pool, sequence: SequenceState) -> None:
+    def __init__(self, pool: Pool, sequence: SequenceState, owner: int) -> None:
         self.sequence = sequence
         self._pool = pool
+        self._owner = owner
         self._holders = 1  # the loop that filled it
 
     def hold(self) -> None:
@@ -28,4 +29,5 @@ class Lease(Shared):
         """One holder less; after the last one the pool has its room back."""
         self._holders -= 1
         if self._holders == 0:
+            self._pool.turns.left(self._owner)
             self._pool.close(self.sequence)

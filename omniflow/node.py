@@ -174,6 +174,7 @@ class NodeRun:
                 wanted=self.bound.wanted,
                 bound=self.request.bound_of(self.bound.spec),
                 rollout=self.request.rollout,
+                owner=self.request.id,
             )
         )
         self.lanes[item] = lane  # only now is there a state to release

@@ -27,12 +27,41 @@ class PoolError(Exception):
     """The two counts differ: something leaked or was given back twice. A bug of an expert or of this runtime."""
 
 
+class Turns:
+    """Whose turn it is to gather caches that are handed on.
+
+    A request that has some of the caches it needs and waits for another holds room that it cannot give back. Two of
+    them could wait for each other for ever, so one gathers at a time; `needed` is how many each request gathers.
+    """
+
+    def __init__(self) -> None:
+        self.needed = 0
+        self._owner: int | None = None
+        self._count = 0
+
+    def may(self, owner: int) -> bool:
+        """Whether that request may open another."""
+        return self._owner in (None, owner)
+
+    def took(self, owner: int) -> None:
+        """It opened one; with the last one the turn is over."""
+        self._owner, self._count = owner, self._count + 1
+        if self._count >= self.needed:
+            self._owner, self._count = None, 0
+
+    def left(self, owner: int) -> None:
+        """A sequence of that request was closed: while it gathers, that is the end of the request."""
+        if self._owner == owner:
+            self._owner, self._count = None, 0
+
+
 class Pool:
     """The open sequences of one expert. All loops bound to the expert share it."""
 
     def __init__(self, name: str, expert: Autoregressor) -> None:
         self.name = name
         self.expert = expert
+        self.turns = Turns()
         self._open: dict[int, SequenceState] = {}
 
     @property

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from omniflow.experts.hf_folder import DIFFUSERS, diffusers_module, dtype_of, fill, folder_of, read_config
 from omniflow.experts.hf_rows import decode_rows
@@ -24,10 +24,10 @@ END_OF_TURN = "<|im_end|>"
 class SoundDecoder:
     """Role StreamDecoder. Latent frames [S, D] to samples [hop * S, channels]; exact for a clip decoded as a whole."""
 
-    def __init__(self, model: nn.Module, *, spec: Expert) -> None:
-        self._model: Any = model
+    def __init__(self, model: Any, *, spec: Expert) -> None:
+        self._model = model
         self.dtype, self.device = dtype_of(spec), torch.device(spec.device)
-        self.hop = int(self._model._hop_size)
+        self.hop = int(model._hop_size)
 
     def open(self, *, generator: torch.Generator) -> DecoderState:
         """Draws nothing and remembers nothing."""

@@ -1,4 +1,4 @@
-"""The generating experts of Cosmos 3: clips and their sound are denoised together against the text's keys and values."""
+"""The generating experts of Cosmos 3: clips and sound are denoised together against the text's keys and values."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Generation:
         self._arena = arena
 
     def initial(self, conditions: Mapping[str, Any], *, generator: torch.Generator) -> Latents:
-        """Noise [C, T, H, W], and [S, D] for sound. Errors: ValueError for sizes that are none, or sound without any."""
+        """Noise [C, T, H, W], and [S, D] for sound. Errors: ValueError for sizes or sound that cannot be."""
         config, sizes = self._model.config, self.sizes
         frames = whole_pixels(conditions["frames"], "frames", most=MOST_FRAMES)
         height, width = (whole_pixels(conditions[name], name, least=sizes.scale) for name in ("height", "width"))

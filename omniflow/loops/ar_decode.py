@@ -19,6 +19,7 @@ from omniflow_compiler.schedule import Node
 
 PREFILL, TOKEN = "ar_prefill", "ar_token"
 POOL = "cache"  # what a sequence waits for while its expert has no room
+TURN = "turn"  # what it waits for while another request gathers caches to hand on
 PROMPT_PORTS = frozenset({"prompt", "prompt_embeds", "forced"})
 OTHER_PORTS = frozenset({"kv", "tokens", "embeds", "logprobs", "codes"})  # ports out that need no hidden states
 PROMPT = "prompt_"  # what hidden states of the prompt are named with
@@ -50,6 +51,7 @@ class Decoding:
     row: Tensor | str | None = None  # what the condition adds to it, [1, D]
     sequence: SequenceState | None = None
     hands_on: bool = False  # the cache leaves by reference when the loop ends
+    owner: int = 0  # the request
     lease: Lease | None = None
     reason: str | None = None
 
@@ -142,6 +144,7 @@ class ARDecode(Loop[Decoding]):
             wants_hidden=any(not port.startswith(PROMPT) for port in start.wanted - OTHER_PORTS),
             wants_embeds="embeds" in start.wanted,
             hands_on="kv" in start.wanted,
+            owner=start.owner,
             wants_logprobs=start.rollout or "logprobs" in start.wanted,
             wants_prompt=any(port.startswith(PROMPT) for port in start.wanted - OTHER_PORTS),
             feeds_last=bool(start.params.get("feed_last", True)),
@@ -172,9 +175,13 @@ class ARDecode(Loop[Decoding]):
                 return Done("forced")
             if state.limit == 0 and not state.hands_on:
                 return Done("bound")
+            if state.hands_on and not self.pool.turns.may(state.owner):
+                return Wait(TURN)
             state.sequence = self.pool.open(state.conditions, max_positions=len(state.prompt) + state.limit)
             if state.sequence is None:
                 return Wait(POOL)
+            if state.hands_on:
+                self.pool.turns.took(state.owner)
         left = len(state.prompt) - state.num_fed
         if left > 0:
             return Unit(PREFILL, self.key, state, size=min(left, self.chunk), divisible=True)
@@ -241,7 +248,7 @@ class ARDecode(Loop[Decoding]):
         if state.forced and not state.tokens:
             emits.append(Emit("tokens", torch.tensor(state.forced, dtype=torch.int64)))
         if state.hands_on and state.sequence is not None:
-            state.lease, state.sequence = Lease(self.pool, state.sequence), None
+            state.lease, state.sequence = Lease(self.pool, state.sequence, state.owner), None
             emits.append(Emit("kv", state.lease))
         return emits
 
@@ -256,6 +263,8 @@ class ARDecode(Loop[Decoding]):
             state.lease = None
         if state.sequence is not None:
             sequence, state.sequence = state.sequence, None
+            if state.hands_on:
+                self.pool.turns.left(state.owner)
             self.pool.close(sequence)
 
 

@@ -44,6 +44,7 @@ class AudioDecode(Loop[Speaking]):
         self.expert = expert
         self.streams = frozenset(port.name for port in node.inputs)
         self.port = node.outputs[0].name
+        self.num_axes = sum(not axis.endswith("*") for axis in node.outputs[0].type.axes)
 
     def init(self, start: Start) -> Speaking:
         """A fresh decoder with the item's own source of noise."""
@@ -73,7 +74,7 @@ class AudioDecode(Loop[Speaking]):
         results = expert.decode(rows)
         for unit in units:
             unit.state.is_done = unit.payload.is_last
-        return [_checked(result) for result in results]
+        return [_checked(result, self.num_axes) for result in results]
 
     def advance(self, state: Speaking, result: Tensor) -> list[Emit]:
         """Samples leave as they come."""
@@ -103,6 +104,6 @@ def _row(unit: Unit) -> DecoderRows:
     )
 
 
-def _checked(result: Tensor) -> Tensor | BadResult:
-    problem = problem_of(result, num_axes=2 if result.ndim == 2 else 1)
+def _checked(result: Tensor, num_axes: int) -> Tensor | BadResult:
+    problem = problem_of(result, num_axes=num_axes)
     return BadResult(problem) if problem else result

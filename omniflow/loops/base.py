@@ -119,7 +119,7 @@ class Start:
 
     values: finished inputs by port (a tuple of values for variadic ports); absent optional ports are missing.
     streams: inputs that are taken piece by piece. params: the node's attributes with the request's own on top.
-    wanted: output ports that somebody reads. rollout: whether behaviour is recorded.
+    wanted: output ports that somebody reads. rollout: whether behaviour is recorded. owner: the request's number.
     """
 
     values: Mapping[str, Value]
@@ -128,6 +128,7 @@ class Start:
     rng: Source
     wanted: frozenset[str]
     rollout: bool = False
+    owner: int = 0
     bound: Callable[[], int | None] | None = None  # tells max_tokens once it is known, when others' lengths decide it
 
 

@@ -76,7 +76,8 @@ SIGNATURES = (
     ExpertSignature(
         use="cosmos3.tokenizer", role="tokenizer", needs_source=True,
         sizes={
-            "vocabulary": _WORDS, "end": _added("<|im_end|>", 151645), "vision_start": _added("<|vision_start|>", 151652),
+            "vocabulary": _WORDS, "end": _added("<|im_end|>", 151645),
+            "vision_start": _added("<|vision_start|>", 151652),
         },
         doc="The byte-level BPE and chat template, from `text_tokenizer/`.",
     ),
@@ -90,7 +91,8 @@ SIGNATURES = (
         },
         serves={"ar_decode": _READ, "diffusion_denoise": _FILM},
         guided={"diffusion_denoise": "unconditional"}, prescribes={"diffusion_denoise": flow_schedule("trained")},
-        kv_bytes_per_token=36 * 2 * 8 * 128 * 2, unit_seconds={"ar_prefill": 0.1, "ar_token": 0.03, "diffusion_step": 2.0},
+        kv_bytes_per_token=36 * 2 * 8 * 128 * 2,
+        unit_seconds={"ar_prefill": 0.1, "ar_token": 0.03, "diffusion_step": 2.0},
         doc="A mixture of transformers, from `transformer/`: experts that understand and experts that generate.",
     ),
     ExpertSignature(
