@@ -9,18 +9,26 @@ Reference: `Qwen3OmniMoeCode2Wav` of transformers (modeling_qwen3_omni_moe.py), 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from omniflow.experts.causal import (
+    CausalConv,
+    CausalTranspose,
+    ChunkDecoder,
+    LayerScale,
+    Memory,
+    Window,
+    WindowAttention,
+)
 from omniflow.experts.lean import Checkpoint
 from omniflow.experts.qwen2_5_omni_tensors import Json, expect, fill, number, numbers, rope_theta
 from omniflow.experts.qwen3_omni_config import read_section
-from omniflow.roles import DecoderRows, DecoderState
 
 SECTION, PREFIX = "code2wav_config", "code2wav."
 DILATIONS = (1, 3, 9)
@@ -69,48 +77,6 @@ class VocoderConfig:
         )
 
 
-class Memory:
-    """What the layers of one batch of rows carry over, keyed by layer: tensors whose first axis is the row."""
-
-    def __init__(self, past: Mapping[nn.Module, Tensor]) -> None:
-        self.past = past
-        self.next: dict[nn.Module, Tensor] = {}
-
-
-class CausalConv(nn.Module):
-    """A convolution over now and the past. [B, C, n] to [B, C', n]."""
-
-    def __init__(self, inner: int, outer: int, kernel: int, *, dilation: int = 1, groups: int = 1) -> None:
-        super().__init__()
-        self.conv = nn.Conv1d(inner, outer, kernel, dilation=dilation, groups=groups)
-        self.reach = (kernel - 1) * dilation
-
-    def forward(self, x: Tensor, memory: Memory) -> Tensor:
-        if self.reach:
-            past = memory.past.get(self)
-            x = F.pad(x, (self.reach, 0)) if past is None else torch.cat([past, x], dim=-1)
-            memory.next[self] = x[..., -self.reach :]
-        out: Tensor = self.conv(x)
-        return out
-
-
-class CausalTranspose(nn.Module):
-    """Stretches [B, C, n] to [B, C', s * n]; with a kernel of 2 s the first chunk of a clip lacks s."""
-
-    def __init__(self, inner: int, outer: int, kernel: int, stride: int) -> None:
-        super().__init__()
-        self.conv = nn.ConvTranspose1d(inner, outer, kernel, stride=stride)
-        self.excess = kernel - stride
-
-    def forward(self, x: Tensor, memory: Memory) -> Tensor:
-        if self.excess:
-            past = memory.past.get(self)
-            memory.next[self] = x[..., -1:]
-            x = x if past is None else torch.cat([past, x], dim=-1)
-        out: Tensor = self.conv(x)
-        return out[..., self.excess : out.shape[-1] - self.excess]
-
-
 class ConvNeXt(nn.Module):
     """A causal depthwise convolution and a two-layer mixer around a residual."""
 
@@ -157,44 +123,15 @@ class DecoderBlock(nn.Module):
     def __init__(self, inner: int, outer: int, rate: int) -> None:
         super().__init__()
         units = [ResidualUnit(outer, dilation) for dilation in DILATIONS]
-        self.block = nn.ModuleList([SnakeBeta(inner), CausalTranspose(inner, outer, 2 * rate, rate), *units])
+        self.block = nn.ModuleList(
+            [SnakeBeta(inner), CausalTranspose(inner, outer, 2 * rate, rate, waits=True), *units]
+        )
 
     def forward(self, x: Tensor, memory: Memory) -> Tensor:
         x = self.block[1](self.block[0](x), memory)
         for unit in list(self.block)[2:]:
             x = unit(x, memory)
         return x
-
-
-class Attention(nn.Module):
-    """Attention to the frames of a sliding window, with rotary positions."""
-
-    def __init__(self, config: VocoderConfig) -> None:
-        super().__init__()
-        self.config = config
-        query, key = config.heads * config.head_dim, config.kv_heads * config.head_dim
-        self.q_proj = nn.Linear(config.width, query, bias=False)
-        self.k_proj = nn.Linear(config.width, key, bias=False)
-        self.v_proj = nn.Linear(config.width, key, bias=False)
-        self.o_proj = nn.Linear(query, config.width, bias=False)
-
-    def forward(self, x: Tensor, angles: Tensor, mask: Tensor, memory: Memory) -> Tensor:
-        config = self.config
-        query, key, value = (
-            proj(x).unflatten(-1, (-1, config.head_dim)).transpose(1, 2)
-            for proj in (self.q_proj, self.k_proj, self.v_proj)
-        )
-        query, key = _rotate(query, angles), _rotate(key, angles)
-        past = memory.past.get(self)
-        pair = torch.stack([key, value], dim=1)
-        pair = pair if past is None else torch.cat([past, pair], dim=3)
-        memory.next[self] = pair[:, :, :, max(pair.shape[3] - config.window + 1, 0) :]
-        key, value = pair.unbind(1)
-        out = F.scaled_dot_product_attention(
-            query, key, value, attn_mask=mask, enable_gqa=config.heads != config.kv_heads
-        )
-        attended: Tensor = self.o_proj(out.transpose(1, 2).flatten(2))
-        return attended
 
 
 class Mlp(nn.Module):
@@ -211,30 +148,21 @@ class Mlp(nn.Module):
         return out
 
 
-class LayerScale(nn.Module):
-    """A factor per channel."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.scale = nn.Parameter(torch.empty(width))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.scale * x
-
-
 class Layer(nn.Module):
     """Pre-norm attention and feed-forward part, scaled per channel."""
 
     def __init__(self, config: VocoderConfig) -> None:
         super().__init__()
-        self.self_attn = Attention(config)
+        self.self_attn = WindowAttention(
+            config.width, heads=config.heads, kv_heads=config.kv_heads, head_dim=config.head_dim, window=config.window
+        )
         self.mlp = Mlp(config.width, config.hidden)
         self.input_layernorm = nn.RMSNorm(config.width, eps=config.eps)
         self.post_attention_layernorm = nn.RMSNorm(config.width, eps=config.eps)
         self.self_attn_layer_scale, self.mlp_layer_scale = LayerScale(config.width), LayerScale(config.width)
 
-    def forward(self, x: Tensor, angles: Tensor, mask: Tensor, memory: Memory) -> Tensor:
-        x = x + self.self_attn_layer_scale(self.self_attn(self.input_layernorm(x), angles, mask, memory))
+    def forward(self, x: Tensor, window: Window, memory: Memory) -> Tensor:
+        x = x + self.self_attn_layer_scale(self.self_attn(self.input_layernorm(x), window, memory))
         out: Tensor = x + self.mlp_layer_scale(self.mlp(self.post_attention_layernorm(x)))
         return out
 
@@ -248,23 +176,18 @@ class Transformer(nn.Module):
         self.norm = nn.RMSNorm(config.width, eps=config.eps)
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
-class Clip(DecoderState):
-    """One clip: what each layer carries, without the row axis."""
-
-    past: dict[nn.Module, Tensor] = field(default_factory=dict)
-
-
-class Code2Wav(nn.Module):
+class Code2Wav(ChunkDecoder):
     """Role StreamDecoder. `codes` int64 [n, groups] -> 24 kHz samples."""
 
     def __init__(self, config: VocoderConfig) -> None:
-        super().__init__()
+        super().__init__(num_codes=config.codes, groups=config.groups)
         self.config = config
         self.code_embedding = nn.Embedding(config.codes * config.groups, config.width)
         self.pre_transformer = Transformer(config)
         self.upsample = nn.ModuleList(
-            nn.ModuleList([CausalTranspose(config.width, config.width, ratio, ratio), ConvNeXt(config.width)])
+            nn.ModuleList(
+                [CausalTranspose(config.width, config.width, ratio, ratio, waits=True), ConvNeXt(config.width)]
+            )
             for ratio in config.ratios
         )
         sizes = [config.channels // 2**i for i in range(len(config.rates) + 1)]
@@ -272,96 +195,26 @@ class Code2Wav(nn.Module):
         first, last = CausalConv(config.width, config.channels, 7), CausalConv(sizes[-1], 1, 7)
         self.decoder = nn.ModuleList([first, *blocks, SnakeBeta(sizes[-1]), last])
 
-    def open(self, *, generator: torch.Generator) -> Clip:
-        """A clip before its first frame; there is no noise to draw."""
-        del generator
-        return Clip()
-
-    @torch.inference_mode()
-    def decode(self, rows: Sequence[DecoderRows]) -> list[Tensor]:
-        """One forward for all clips that begin, one for all that go on. Errors: ValueError for codes out of range."""
-        samples: dict[int, Tensor] = {}
-        begun = [row.state.num_frames > 0 for row in rows]
-        for is_begun in (False, True):
-            mine = [i for i, row in enumerate(rows) if begun[i] == is_begun and row.new]
-            if mine:
-                samples.update(zip(mine, self._decode([rows[i] for i in mine]), strict=True))
-        empty = self.code_embedding.weight.new_zeros(0, dtype=torch.float32)
-        return [samples.get(i, empty) for i in range(len(rows))]
-
-    def _decode(self, rows: Sequence[DecoderRows]) -> list[Tensor]:
-        clips = [_clip(row) for row in rows]
-        codes = torch.stack([self._checked(row) for row in rows])
-        longest = max(min(clip.num_frames, self.config.window - 1) for clip in clips)
-        memory = Memory(_gather(clips, longest))
-        x = self._attend(codes, clips, longest, memory).transpose(1, 2)
+    def samples(self, codes: Tensor, memory: Memory) -> Tensor:
+        """[B, S] of codes int64 [B, n, groups]; the first chunk of a clip lacks what the strides hold back."""
+        x = self._attend(codes, memory).transpose(1, 2)
         for stretch, mix in self.upsample:
             x = mix(stretch(x, memory), memory)
         for block in self.decoder:
             x = block(x) if isinstance(block, SnakeBeta) else block(x, memory)
-        for i, (row, clip) in enumerate(zip(rows, clips, strict=True)):
-            clip.num_frames += row.new
-            kept = min(clip.num_frames, self.config.window - 1)
-            clip.past = {module: _own(module, tensor[i], kept) for module, tensor in memory.next.items()}
-        return list(x[:, 0].clamp(-1, 1).float())
+        return x[:, 0].clamp(-1, 1)
 
-    def _checked(self, row: DecoderRows) -> Tensor:
-        codes = row.frames["codes"][row.left : row.left + row.new]
-        low, high = int(codes.min()), int(codes.max())
-        if codes.shape[1:] != (self.config.groups,) or not 0 <= low <= high < self.config.codes:
-            wanted = f"{self.config.groups} codes below {self.config.codes}"
-            raise ValueError(f"a frame has {wanted}, got {list(codes.shape)} up to {high}")
-        return codes.to(self.code_embedding.weight.device)
-
-    def _attend(self, codes: Tensor, clips: Sequence[Clip], longest: int, memory: Memory) -> Tensor:
+    def _attend(self, codes: Tensor, memory: Memory) -> Tensor:
         """[B, n, width] of codes [B, n, groups]."""
-        config, device, n = self.config, codes.device, codes.shape[1]
-        offsets = torch.arange(config.groups, device=device) * config.codes
-        x = self.code_embedding(codes + offsets).mean(2)
-        starts = torch.tensor([clip.num_frames for clip in clips], device=device)
-        places = starts[:, None] + torch.arange(n, device=device)
-        frequencies = 1.0 / config.theta ** (torch.arange(0, config.head_dim, 2, device=device) / config.head_dim)
-        angles = places[..., None].float() * frequencies
-        seen = starts[:, None] + torch.arange(-longest, n, device=device)  # places of the keys; below zero: none
-        distance = places[:, :, None] - seen[:, None]
-        mask = (distance >= 0) & (distance < config.window) & (seen >= 0)[:, None]
+        config = self.config
+        x = self.code_embedding(codes + torch.arange(config.groups, device=codes.device) * config.codes).mean(2)
+        window = Window.at(
+            memory.starts, x.shape[1], size=config.window, head_dim=config.head_dim, theta=config.theta, device=x.device
+        )
         for layer in self.pre_transformer.layers:
-            x = layer(x, angles, mask[:, None], memory)
+            x = layer(x, window, memory)
         out: Tensor = self.pre_transformer.norm(x)
         return out
-
-
-def _clip(row: DecoderRows) -> Clip:
-    assert isinstance(row.state, Clip)
-    return row.state
-
-
-def _gather(clips: Sequence[Clip], longest: int) -> dict[nn.Module, Tensor]:
-    """What all clips carry, row by row; keys and values are filled up with zeros, which no row sees, to the longest."""
-    return {
-        module: torch.stack(
-            [
-                F.pad(clip.past[module], (0, 0, longest - clip.past[module].shape[2], 0))
-                if isinstance(module, Attention)
-                else clip.past[module]
-                for clip in clips
-            ]
-        )
-        for module in clips[0].past
-    }
-
-
-def _own(module: nn.Module, tensor: Tensor, kept: int) -> Tensor:
-    """A row's part of what a layer carries, without the filling."""
-    own = tensor[:, :, tensor.shape[2] - kept :] if isinstance(module, Attention) else tensor
-    return own.clone()
-
-
-def _rotate(x: Tensor, angles: Tensor) -> Tensor:
-    """Rotary positions in the two-halves layout. x: [B, heads, n, D]; angles: [B, n, D / 2]."""
-    cos, sin = angles.cos()[:, None].to(x.dtype), angles.sin()[:, None].to(x.dtype)
-    first, second = x.chunk(2, dim=-1)
-    return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
 
 
 def load_code2wav(folder: Path, *, dtype: torch.dtype, device: torch.device) -> Code2Wav:

@@ -111,7 +111,7 @@ def process(logits: Tensor, row: Choice) -> None:
     if sampling.suppress:
         logits[list(sampling.suppress)] = NEVER
     if sampling.suppress_from:
-        stop = [i for i in sampling.stop if i >= sampling.suppress_from]
+        stop = [i for i in (*sampling.stop, *sampling.stop_frame) if i >= sampling.suppress_from]
         kept = logits[stop]
         logits[sampling.suppress_from :] = NEVER
         logits[stop] = kept
