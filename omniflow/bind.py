@@ -214,6 +214,9 @@ def _bind_node(
     index: int, downstream: int, node: Node, schedule: Schedule, experts: Mapping[str, Any], pools: dict[str, Pool]
 ) -> BoundNode:
     entering: dict[str, list[Channel]] = {}
+    for channel in schedule.channels:
+        if channel.node == node.id and channel.back_edge is not None and not channel.streams:
+            raise BindError(f"{channel.place}: back edge {channel.id} carries a stream: write ~> for ->")
     for channel in sorted(schedule.channels, key=lambda channel: channel.order):
         if channel.node == node.id:
             entering.setdefault(channel.port, []).append(channel)

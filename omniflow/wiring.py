@@ -8,8 +8,9 @@ from collections.abc import Container, Sequence
 from omniflow.batcher import Readiness
 from omniflow.bind import Bound
 from omniflow.bounds import is_on
-from omniflow.channel import ITEMS, PIECES, VALUE, Channel
+from omniflow.channel import ITEMS, PIECES, VALUE, Channel, Sink
 from omniflow.faults import Faults
+from omniflow.feedback import Feedback, initial_value
 from omniflow.node import Agenda, BoundNode, NodeRun
 from omniflow.request import Request
 from omniflow.stream import Outlet
@@ -82,7 +83,12 @@ def _channel(
     if request.generator is not None:
         channel.capacity = sys.maxsize  # its nodes start one after another, so a channel must hold all of a stream
     if writer is not None:
-        sink = faults.before(channel, request.id) if faults.on_edges else channel
+        sink: Sink = channel
+        if spec.back_edge is not None:
+            first = initial_value(spec.type, spec.back_edge["initial"])
+            channel.put(first, 0, False)
+            sink = Feedback(channel)
+        sink = faults.before(sink, request.id) if faults.on_edges else sink
         writer.outputs.setdefault(port, []).append(sink)
     else:
         feeds.append((channel, request.inputs[port]))

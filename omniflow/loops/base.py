@@ -94,6 +94,11 @@ class Stream:
             self.is_over = True
         return count
 
+    @property
+    def is_feedback(self) -> bool:
+        """Whether it comes from behind its reader: its end is the reader's, however much is left of it."""
+        return self.channel.spec.back_edge is not None
+
     def available(self) -> int:
         """New elements of the item that are there, windows aside."""
         return self.channel.available(self.item)

@@ -11,6 +11,7 @@ import torch
 from omniflow.channel import Window
 from omniflow.loops.base import BadResult, Done, Emit, Loop, Start, Stream, Unit, Wait
 from omniflow.ops.base import Call, Op
+from omniflow.rng import Source
 from omniflow.values import Value
 from omniflow_compiler.schedule import Node
 
@@ -22,6 +23,7 @@ class Running:
     values: Mapping[str, Value]
     streams: tuple[Stream, ...]
     params: Mapping[str, Any]
+    rng: Source
     memory: Any
     is_done: bool = False
 
@@ -43,7 +45,13 @@ class RunOp(Loop[Running]):
     def init(self, start: Start) -> Running:
         """Fresh memory."""
         memory = self.op.memory() if self.op.memory else None
-        return Running(values=start.values, streams=tuple(start.streams.values()), params=start.params, memory=memory)
+        return Running(
+            values=start.values,
+            streams=tuple(start.streams.values()),
+            params=start.params,
+            rng=start.rng,
+            memory=memory,
+        )
 
     def next(self, state: Running) -> Unit | Wait | Done:
         """A call for what has come. Errors: ValueError when streams that belong together differ in length."""
@@ -61,6 +69,8 @@ class RunOp(Loop[Running]):
         return self._next_aligned(state)
 
     def _next_aligned(self, state: Running) -> Unit | Wait:
+        if any(s.is_feedback for s in state.streams) and any(_is_exhausted(s) for s in state.streams):
+            return self._unit(state, {}, is_end=True)
         counts: list[int] = []
         for stream in state.streams:
             count = stream.ready()
@@ -68,7 +78,7 @@ class RunOp(Loop[Running]):
                 counts.append(count)
             elif not stream.is_over:
                 return Wait(stream.port)
-        ends = [stream.is_over or (stream.has_ended() and not stream.available()) for stream in state.streams]
+        ends = [_is_exhausted(stream) for stream in state.streams]
         if any(ends) and not all(ends):
             raise ValueError("its ports do not run in step: " + " and ".join(s.port for s in state.streams))
         if not counts:
@@ -85,6 +95,7 @@ class RunOp(Loop[Running]):
             component=self.component,
             memory=state.memory,
             is_end=is_end,
+            rng=state.rng,
         )
         return Unit("op", self.key, state, payload=(self.op.run, call))
 
@@ -105,3 +116,7 @@ class RunOp(Loop[Running]):
         """What the op gave; one that says it is done gets no more calls, and what still comes to it is dropped."""
         state.is_done = state.is_done or any(isinstance(entry, Done) for entry in result)
         return [entry for entry in result if isinstance(entry, Emit)]
+
+
+def _is_exhausted(stream: Stream) -> bool:
+    return stream.is_over or (stream.has_ended() and not stream.available())
