@@ -39,6 +39,7 @@ def _rule(code: str) -> Json:
     return {
         "id": code,
         "shortDescription": {"text": known.title},
+        "fullDescription": {"text": page.partition("\n")[2].partition("## Bad")[0].strip()},
         "help": {"text": page, "markdown": page},
         "defaultConfiguration": {"level": known.level},
     }
@@ -56,8 +57,9 @@ def _result(found: Diagnostic, rules: Sequence[str], sources: SourceSet) -> Json
     related = _locations([(label.span, label.text) for label in found.labels], sources)
     if related:
         result["relatedLocations"] = [{"id": number, **location} for number, location in enumerate(related, start=1)]
-    if found.edits:
-        result["fixes"] = [_fix(found.edits, sources)]
+    edits = [edit for edit in found.edits if edit.span.file in sources.sources]
+    if edits:
+        result["fixes"] = [_fix(edits, sources)]
     return result
 
 
@@ -88,7 +90,7 @@ def _region(span: Span) -> Json:
 
 
 def _fix(edits: Sequence[Edit], sources: SourceSet) -> Json:
-    files = sorted({edit.span.file for edit in edits if edit.span.file in sources.sources})
+    files = sorted({edit.span.file for edit in edits})
     changes = [
         {
             "artifactLocation": {"uri": _uri(file, sources)},
