@@ -3,7 +3,7 @@
     node think
       loop: "think"
       attributes: {"max_tokens": 48}
-      in prompt: "tokens[P=tokenize.P] < 49152"
+      in prompt: "tokens[P=tokenize.P] < 317"
 
 A part is a line at the margin, `KIND NAME`; a field is an indented line, `KEY: JSON`. Names and keys that could be
 misread are written as JSON strings.

@@ -80,7 +80,7 @@ def test_a_fault_in_the_unsaved_card_is_shown_in_the_card(editor: Editor, progra
 
 def test_hover_tells_types_and_what_things_are_for(editor: Editor, program: Path) -> None:
     port = editor.hover(program, *spot(program, "- think.tokens ~> reply.tokens", "tokens ~>"))
-    assert "output `think.tokens`: `tokens[T=think.T] < 49152`" in port
+    assert "output `think.tokens`: `tokens[T=think.T] < 317`" in port
     assert "**speak**: loop speak" in editor.hover(program, *spot(program, "  speak:    {", "speak"))
     assert "Cuts a text into segments" in editor.hover(program, *spot(program, "op: segment", "segment"))
     assert "Where to cut" in editor.hover(program, *spot(program, "by: sentence", "by"))

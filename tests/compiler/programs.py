@@ -37,7 +37,7 @@ EXPERTS = (
     expert("t.steered", "ar_decode", {"prompt": "tokens[P] < vocabulary", "condition~": "act[R, hidden]"},
            {"tokens~": "tokens[T] < vocabulary"}, vocabulary=100, hidden=16),
     expert("t.text_lm", "ar_decode", {"prompt": "tokens[P] < vocabulary"},
-           {"tokens~": "tokens[T] < vocabulary", "hidden~": "act[T, hidden]"}, vocabulary=49152, hidden=16),
+           {"tokens~": "tokens[T] < vocabulary", "hidden~": "act[T, hidden]"}, vocabulary=317, hidden=16),
     expert("t.map", "encode", {"x": "act[T, width]"}, {"y": "act[T, width]"}, width=16),
     expert("t.wide_map", "encode", {"x": "act[T, width]"}, {"y": "act[T, width]"}, width=32),
     expert("t.half", "encode", {"x": "act[T, D]"}, {"y": "act[T/2, D]"}),

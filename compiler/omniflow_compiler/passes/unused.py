@@ -62,6 +62,8 @@ def check_unused(card: CardSpec, uses: Uses, report: Report) -> None:
 
 
 def _loops(card: CardSpec, uses: Uses) -> list[str]:
+    if not uses.loops <= card.loops.keys():
+        return []  # the name that is not there may be meant for one of them
     inner = {loop.inner.loop.text for loop in card.loops.values() if loop.inner is not None}
     own = (name for name, loop in card.loops.items() if loop.name.span.file == card.span.file)
     return [name for name in own if name not in uses.loops and name not in inner]
@@ -69,6 +71,8 @@ def _loops(card: CardSpec, uses: Uses) -> list[str]:
 
 def _components(card: CardSpec, uses: Uses) -> list[str]:
     """Components that no loop binds and no program names; one whose loop is unused is that loop's affair."""
+    if not uses.components <= card.components.keys():
+        return []  # the name that is not there may be meant for one of them
     bound = {loop.binds.text for loop in card.loops.values()}
     told = {name for loop in card.loops.values() for a in loop.attributes.values() for name in _references(a.value)}
     own = (name for name, spec in card.components.items() if spec.name.span.file == card.span.file)

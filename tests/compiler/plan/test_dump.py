@@ -65,7 +65,7 @@ def test_each_pass_adds_what_it_finds_out(tmp_path: Path) -> None:
         next(part for part in dumps[after].of("node") if part.name == "first").field("out tokens")
         for after in ("build", "types")
     ]
-    assert ports == ["tokens[T] < vocabulary", "tokens[T=first.T] < 49152"]
+    assert ports == ["tokens[T] < vocabulary", "tokens[T=first.T] < 317"]
     assert [part.name for part in dumps["plan"].of("device")] == ["cpu"]
     assert not dumps["prune"].of("device")
 

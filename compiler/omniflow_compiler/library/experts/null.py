@@ -7,15 +7,18 @@ from dataclasses import replace
 from omniflow_compiler.library.experts import smol
 from omniflow_compiler.library.signature import ExpertSignature, Port, Ports
 
+VOCAB = 317  # bytes and marks
+_SIZES = {"smol.tokenizer": {"vocabulary": VOCAB}, "smol.thinker": {"vocabulary": VOCAB, "hidden": 16}}
 
-def _null(signature: ExpertSignature, **sizes: int) -> ExpertSignature:
+
+def _null(signature: ExpertSignature) -> ExpertSignature:
     return replace(
         signature,
         use=signature.use.replace("smol.", "null."),
-        sizes={**signature.sizes, **sizes},
+        sizes={**signature.sizes, **_SIZES.get(signature.use, {})},
         num_parameters=10_000 if signature.num_parameters else 0,
         kv_bytes_per_token=256 if signature.kv_bytes_per_token else 0,
-        unit_seconds={unit: 100e-6 for unit in signature.unit_seconds},
+        unit_seconds=dict.fromkeys(signature.unit_seconds, 0.0001),
         install="",
         doc=f"Tiny random stand-in for `{signature.use}`.",
     )
@@ -23,7 +26,7 @@ def _null(signature: ExpertSignature, **sizes: int) -> ExpertSignature:
 
 _IMAGE = (
     ExpertSignature(
-        use="null.text_encoder", role="text_encoder", sizes={"vocabulary": 49152, "width": 16}, num_parameters=10_000,
+        use="null.text_encoder", role="text_encoder", sizes={"vocabulary": VOCAB, "width": 16}, num_parameters=10_000,
         serves={
             "encode": Ports(
                 inputs=(Port(name="tokens", type="tokens[P] < vocabulary"),),
@@ -60,7 +63,7 @@ _IMAGE = (
 
 _FRAMES = (
     ExpertSignature(
-        use="null.framer", role="talker", sizes={"vocabulary": 49152, "codes": 32, "width": 16}, num_parameters=10_000,
+        use="null.framer", role="talker", sizes={"vocabulary": VOCAB, "codes": 32, "width": 16}, num_parameters=10_000,
         serves={
             "ar_decode": Ports(
                 inputs=(Port(name="prompt", type="tokens[P] < vocabulary"),),
