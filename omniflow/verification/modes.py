@@ -79,8 +79,9 @@ def cancelled(schedule: Schedule, cases: Sequence[Case], limits: Limits) -> Outc
 
 def whole(schedule: Schedule, cases: Sequence[Case], limits: Limits) -> Outcome:
     """Streams are not cut: every decoder sees an item at once."""
+    all_of_it = 1 << 30
     channels = tuple(
-        replace(c, chunk=0, first_chunk=0, left_context=0, right_context=0, capacity=1 << 30) if c.chunk else c
+        replace(c, chunk=all_of_it, first_chunk=all_of_it, left_context=0, right_context=0) if c.chunk else c
         for c in schedule.channels
     )
     return serial(replace(schedule, channels=channels), cases, limits)
