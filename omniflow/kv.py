@@ -92,6 +92,23 @@ class ExtentLedger:
         del self._live[first]
         self._insert_gap(first, blocks)
 
+    def trim(self, extent: Extent, num_tokens: int) -> Extent:
+        """The extent cut to the blocks of its first `num_tokens`; the rest is free again.
+
+        Errors: LedgerError when it is not leased; ValueError when it is not as long, or for fewer than one token.
+        """
+        first, blocks = extent.start // self.block_tokens, extent.num_tokens // self.block_tokens
+        if self._live.get(first) != blocks:
+            raise LedgerError(f"{extent} is not leased here: it was freed before or belongs to another arena")
+        if not 1 <= num_tokens <= extent.num_tokens:
+            raise ValueError(f"{extent} cannot be cut to {num_tokens} tokens")
+        need = -(-num_tokens // self.block_tokens)
+        if need == blocks:
+            return extent
+        self._live[first] = need
+        self._insert_gap(first + need, blocks - need)
+        return Extent(start=extent.start, num_tokens=need * self.block_tokens)
+
     def _insert_gap(self, first: int, blocks: int) -> None:
         at = bisect_left(self._gaps, (first, blocks))
         lo = hi = at
@@ -139,6 +156,12 @@ class KvArena(ExtentLedger):
         shape = (num_layers, self.num_tokens, num_kv_heads, head_dim)
         self.keys: Tensor = torch.zeros(shape, dtype=dtype, device=device)
         self.values: Tensor = torch.zeros(shape, dtype=dtype, device=device)
+
+    def copy(self, source: Extent, target: Extent, num_tokens: int) -> None:
+        """The first `num_tokens` keys and values of one extent into another one."""
+        old, new = source.start, target.start
+        self.keys[:, new : new + num_tokens] = self.keys[:, old : old + num_tokens]
+        self.values[:, new : new + num_tokens] = self.values[:, old : old + num_tokens]
 
     @property
     def num_bytes(self) -> int:

@@ -71,6 +71,17 @@ class Autoregressor(Protocol):
         """The ids that start an encoder-decoder's output; empty for decoders whose prompt is an input."""
 
 
+@runtime_checkable
+class Forks(Protocol):
+    """What an autoregressive expert adds when a sequence may begin with what another one has cached."""
+
+    def fork(self, source: SequenceState, target: SequenceState, num_tokens: int) -> None:
+        """Gives `target`, which is empty, the first `num_tokens` of `source` as a copy; `source` stays as it is."""
+
+    def trim(self, sequence: SequenceState) -> None:
+        """Gives the room back that a sequence would need only to grow: it will not any more."""
+
+
 class Tokenizer(Protocol):
     """Role of components used by the text ops."""
 

@@ -74,6 +74,18 @@ class NullLanguage:
         self.arena.free(sequence.extent)
         sequence.extent = None
 
+    def fork(self, source: SequenceState, target: SequenceState, num_tokens: int) -> None:
+        assert isinstance(source, NullSequence)
+        assert isinstance(target, NullSequence)
+        target.past[:num_tokens] = source.past[:num_tokens]
+        target.num_cached = num_tokens
+
+    def trim(self, sequence: SequenceState) -> None:
+        assert isinstance(sequence, NullSequence)
+        assert sequence.extent is not None
+        sequence.extent = self.arena.trim(sequence.extent, sequence.num_cached)
+        sequence.past = sequence.past[: sequence.num_cached].clone()
+
     def step(self, rows: Sequence[TokenRows]) -> list[StepResult]:
         sequences = [_sequence(row) for row in rows]
         embeds = [self.embed(row.ids) if row.ids is not None else _embeds(row) for row in rows]

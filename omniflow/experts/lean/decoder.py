@@ -83,6 +83,21 @@ class LeanDecoder:
         self.arena.free(sequence.extent)
         sequence.is_open = False
 
+    def fork(self, source: SequenceState, target: SequenceState, num_tokens: int) -> None:
+        """Copies keys and values. Errors: ValueError when the source has fewer tokens or the target is not empty."""
+        if not isinstance(source, LeanSequence) or not isinstance(target, LeanSequence) or target.num_cached:
+            raise ValueError("only an empty sequence of this decoder can begin with what another one has cached")
+        if num_tokens > min(source.num_cached, target.max_positions):
+            raise ValueError(f"{num_tokens} tokens of {source.num_cached} for a sequence of {target.max_positions}")
+        self.arena.copy(source.extent, target.extent, num_tokens)
+        target.num_cached = num_tokens
+
+    def trim(self, sequence: SequenceState) -> None:
+        """Cuts the sequence's extent to the tokens it has cached, at least one."""
+        assert isinstance(sequence, LeanSequence)
+        sequence.extent = self.arena.trim(sequence.extent, sequence.num_cached)
+        sequence.max_positions = sequence.num_cached
+
     def embed(self, ids: Tensor) -> Tensor:
         """Input embeddings [n, E] of int64 ids [n]. Errors: ValueError for a decoder without an embedding."""
         if self._embed is None:
