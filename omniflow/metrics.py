@@ -28,6 +28,8 @@ HELP = {
     "omniflow_requests_running": "Requests in work.",
     "omniflow_open_sequences": "Sequences that hold cache, by expert.",
     "omniflow_cache_tokens_used": "Tokens of cache that are leased, by expert.",
+    "omniflow_feature_bytes_kept": "Bytes of encoders' inputs and features that are kept.",
+    "omniflow_feature_hits_total": "Encodings that were not computed again.",
 }
 GAUGES = frozenset(name for name in HELP if not name.endswith(("_total", "_sum", "_count")))
 
@@ -80,6 +82,8 @@ def _gauges(engine: Engine) -> list[tuple[str, Labels, float]]:
         ("omniflow_queue_bytes", (), engine.queue.num_bytes),
         ("omniflow_requests_running", (), len(engine.running)),
     ]
+    found.append(("omniflow_feature_bytes_kept", (), engine.features.num_bytes))
+    found.append(("omniflow_feature_hits_total", (), engine.features.num_hits))
     for pool in engine.bound.pools.pools:
         found.append(("omniflow_open_sequences", (("expert", pool.name),), pool.live))
         if pool.num_used is not None:
