@@ -12,7 +12,7 @@ from tests.compiler.programs import EXPERTS, TOKENIZER, check, expert, faults, l
 
 MARKED = expert(
     "t.marked", "ar_decode", {"prompt": "tokens[P] < vocabulary"}, {"tokens~": "tokens[T] < vocabulary"},
-    vocabulary=49152, end=FromConfig(path="marks.end", default=7),
+    vocabulary=317, end=FromConfig(path="marks.end", default=7),
 )  # fmt: skip
 CARD = """components: {%s, lm: {use: t.marked, from: %s}}
 loops: {say: {kind: ar_decode, binds: lm, stop: [$lm.end, 3], max_tokens: 9}}
@@ -42,7 +42,7 @@ def test_numbers_of_the_checkpoint_stand_for_their_names(tmp_path: Path) -> None
     assert schedule is not None
     assert list(schedule.node("say").attributes["stop"]) == [42, 3]
     assert schedule.node("few").attributes["fill"] == 42
-    assert schedule.node("few").attributes["limit"] == 49152
+    assert schedule.node("few").attributes["limit"] == 317
 
 
 def test_without_a_checkpoint_the_signatures_own_number_stands_there(tmp_path: Path) -> None:
@@ -52,9 +52,9 @@ def test_without_a_checkpoint_the_signatures_own_number_stands_there(tmp_path: P
 
 
 def test_an_id_that_the_checkpoint_puts_outside_the_vocabulary_is_found(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text(json.dumps({"marks": {"end": 49152}}), encoding="utf-8")
+    (tmp_path / "config.json").write_text(json.dumps({"marks": {"end": 317}}), encoding="utf-8")
     found = faults(_check(tmp_path))
-    assert any("names id 49152, the vocabulary of `lm` has 49152 ids" in fault.message for fault in found)
+    assert any("names id 317, the vocabulary of `lm` has 317 ids" in fault.message for fault in found)
 
 
 def test_a_number_that_is_not_there_names_the_nearest(tmp_path: Path) -> None:
