@@ -18,9 +18,11 @@ def prescribed(kind: LoopSignature, component: Component | None) -> tuple[Attrib
     found = {} if component is None else component.signature.prescribes.get(kind.kind, {})
     values: dict[str, object] = {}
     for name, where in found.items():
-        value = where.read(read_part(component.spec.source if component else None, where.file))
-        if value is not None:
-            values[name] = value
+        for file in filter(None, (where.file, where.otherwise)):
+            value = where.read(read_part(component.spec.source if component else None, file))
+            if value is not None:
+                values[name] = value
+                break
     return tuple(replace(a, default=values[a.name]) if a.name in values else a for a in kind.attributes)
 
 

@@ -103,13 +103,14 @@ class FromConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prescribed:
-    """An attribute of a loop that the checkpoint may prescribe: `read` finds it in the JSON object of `file`.
+    """An attribute of a loop that the checkpoint may prescribe: `read` finds it in the JSON object of `file`, or of
 
-    None leaves the attribute its default; what a card writes wins over both.
+    `otherwise` where that says nothing. None leaves the attribute its default; what a card writes wins over both.
     """
 
     file: str
     read: Callable[[Mapping[str, Any]], object]
+    otherwise: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +128,7 @@ class ExpertSignature:
     install: str = ""  # the command that installs its weights
     rows: tuple[str, ...] = ()  # names that `when_empty: {hold: ...}` may use
     kv_bytes_per_token: int = 0
+    forks: bool = False  # a sequence can begin with what another one has cached
     hop: int = 0  # output elements per input element of a stream decoder
     strides: tuple[int, ...] = ()  # of a causal decoder that drops its tail
     unit_seconds: Mapping[str, float] = field(default_factory=dict)

@@ -2,14 +2,74 @@
 
 from __future__ import annotations
 
-from omniflow_compiler.library.signature import ExpertSignature, FromConfig
+from collections.abc import Mapping
+from typing import Any
+
+from omniflow_compiler.library.signature import ExpertSignature, FromConfig, Port, Ports, Prescribed
+
+_VOCABULARY = FromConfig(path="vocab_size")
+_HIDDEN = FromConfig(path="hidden_size", default=2048)
+
+
+def _matrices(config: Any) -> int | None:
+    """Parameters in the matrices of a dense decoder's layers and head; None for a config that is not one."""
+    names = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "vocab_size")
+    found = [config.get(name) for name in names] if isinstance(config, Mapping) else [None]
+    if not all(isinstance(size, int) and size > 0 for size in found):
+        return None
+    hidden, inner, layers, heads, vocabulary = found
+    head = config.get("head_dim") or hidden // heads
+    attended, cached = heads * head, (config.get("num_key_value_heads") or heads) * head
+    attention = hidden * (2 * attended + 2 * cached)
+    experts = config.get("num_experts") or config.get("num_local_experts")
+    width = config.get("moe_intermediate_size")
+    if isinstance(experts, int) and isinstance(width, int):
+        return layers * (attention + experts * (3 * hidden * width + hidden)) + vocabulary * hidden
+    return layers * (attention + 3 * hidden * inner) + vocabulary * hidden
+
+
+def _parameters(config: Any) -> int | None:
+    """The matrices and the input embedding, which a tied head shares on disk and not in memory."""
+    matrices = _matrices(config)
+    return None if matrices is None else matrices + config["vocab_size"] * config["hidden_size"]
+
+
+def _stop(config: Mapping[str, Any]) -> object:
+    """The ids that end a sequence."""
+    found = config.get("eos_token_id")
+    ids = found if isinstance(found, list) else [found]
+    stop = tuple(i for i in ids if isinstance(i, int) and not isinstance(i, bool))
+    return stop or None
+
+
+_DECODE = Ports(
+    inputs=(Port(name="prompt", type="tokens[P] < vocabulary"),),
+    outputs=(
+        Port(name="tokens", type="tokens[T] < vocabulary", streams=True),
+        Port(name="hidden", type="act[T, hidden]", streams=True, doc="Final hidden state of each new token."),
+        Port(name="embeds", type="act[T, hidden]", streams=True, doc="Input embedding of each new token."),
+    ),
+)
 
 SIGNATURES = (
     ExpertSignature(
         use="hf.tokenizer",
         role="tokenizer",
         needs_source=True,
-        sizes={"vocabulary": FromConfig(path="vocab_size")},
+        sizes={"vocabulary": _VOCABULARY},
         doc="The tokenizer and chat template of a model folder (tokenizer.json).",
+    ),
+    ExpertSignature(
+        use="hf.decoder",
+        role="language_model",
+        needs_source=True,
+        serves={"ar_decode": _DECODE},
+        sizes={"vocabulary": _VOCABULARY, "hidden": _HIDDEN},
+        num_parameters=FromConfig(path="", default=1_000_000_000, read=_parameters),
+        unit_seconds={"ar_prefill": 0.1, "ar_token": 0.03},
+        prescribes={
+            "ar_decode": {"stop": Prescribed(file="generation_config.json", read=_stop, otherwise="config.json")}
+        },
+        doc="A Llama, Qwen2, Qwen3 or Qwen3-MoE model of any size: config.json and safetensors.",
     ),
 )

@@ -1,0 +1,76 @@
+"""Model folders of several shapes through `specs/llama`: the ids of transformers, whatever else is in work."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import omniflow
+from omniflow.catalog import find_spec
+from tests.experts.lean.models import make, prompts, reference
+
+pytestmark = pytest.mark.hf
+NEW = 10
+
+
+@pytest.fixture(scope="module", params=["llama_tied_biased_llama3", "qwen2", "qwen3", "qwen3_moe"])
+def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Path]:
+    folder = tmp_path_factory.mktemp(request.param)
+    model = make(request.param, folder)
+    (folder / "generation_config.json").unlink()
+    end_with(folder / "config.json", None)  # so that every answer is as long as it may be
+    return model, folder
+
+
+def end_with(path: Path, ids: list[int] | None) -> None:
+    config = json.loads(path.read_text()) if path.exists() else {}
+    path.write_text(json.dumps({**config, "eos_token_id": ids}))
+
+
+def schedule(folder: Path, **params: str) -> omniflow.Schedule:
+    chosen = {"weights": str(folder), "dtype": "float32", "max_tokens": str(NEW), **params}
+    return omniflow.compile(find_spec("llama.tokens"), outputs=["tokens"], params=chosen)
+
+
+def test_requests_together_give_transformers_ids_each(made: tuple[Any, Path]) -> None:
+    model, folder = made
+    engine = omniflow.load(schedule(folder))
+    tokens = prompts(5)
+    ids = [engine.submit({"tokens": prompt}) for prompt in tokens]
+    while not engine.is_idle:
+        engine.step()
+    results = [engine.result(i) for i in ids]
+    found = [result.outputs["tokens"].tolist() for result in results if result is not None]
+    assert found == [reference(model, prompt, NEW) for prompt in tokens]
+    assert engine.live == 0
+
+
+@pytest.mark.parametrize("file", ["generation_config.json", "config.json"])
+def test_the_ids_that_end_a_sequence_come_from_the_folder(made: tuple[Any, Path], file: str, tmp_path: Path) -> None:
+    model, folder = made
+    prompt = prompts(1)[0]
+    expected = reference(model, prompt, NEW)
+    own = shutil.copytree(folder, tmp_path / "own")
+    end_with(own / file, [96, expected[3]])
+    result = omniflow.load(schedule(own)).run({"tokens": prompt})
+    assert result.outputs["tokens"].tolist() == expected[: expected.index(expected[3])]
+
+
+def test_the_plan_counts_the_weights_that_are_loaded(made: tuple[Any, Path]) -> None:
+    model, folder = made
+    tied = model.config.vocab_size * model.config.hidden_size if model.config.tie_word_embeddings else 0
+    large = sum(weight.numel() for name, weight in model.named_parameters() if weight.dim() > 1)
+    (decoder,) = schedule(folder).experts
+    assert decoder.weight_bytes == 4 * (large + tied)
+
+
+def test_a_cache_in_bfloat16_holds_twice_the_tokens(made: tuple[Any, Path]) -> None:
+    full = omniflow.load(schedule(made[1])).bound.experts["decoder"].arena
+    half = omniflow.load(schedule(made[1], dtype="bfloat16")).bound.experts["decoder"].arena
+    assert half.keys.dtype == torch.bfloat16
+    assert abs(half.num_tokens - 2 * full.num_tokens) <= full.block_tokens
