@@ -97,6 +97,7 @@ HELD_ROW = _code("OF2207", "row to hold is unknown")
 OUTLIVES = _code("OF2208", "loop may outlive the stream it reads", level="warning", lint=True)
 
 GUIDANCE = _code("OF2301", "guidance is on but its unconditional branch is missing")
+HANDED = _code("OF2302", "cache leaves the component that wrote it")
 OVER_BUDGET = _code("OF2401", "memory over budget")
 
 MAYBE_UNFED = _code("OF2501", "node may run while nothing feeds it", lint=True)

@@ -32,6 +32,7 @@ from omniflow_compiler.passes.branches import Branches, check_branches, without_
 from omniflow_compiler.passes.budget import check_budget
 from omniflow_compiler.passes.capabilities import reached_capabilities
 from omniflow_compiler.passes.guidance import check_guidance
+from omniflow_compiler.passes.handed import check_handed
 from omniflow_compiler.passes.plan import Plan, plan_run
 from omniflow_compiler.passes.prune import needed_nodes, requested_outputs
 from omniflow_compiler.passes.streams import check_streams
@@ -179,6 +180,7 @@ def _analyse(
     types = infer_types(graph, report)
     check_streams(graph, types, report)
     check_guidance(graph, report)
+    check_handed(graph, report)
     check_transfers(graph, types, report)
     check_read(graph, report)
     return graph, types, branches

@@ -46,7 +46,7 @@ def test_a_tone_at_another_rate_is_the_same_tone(rate: int, to: int) -> None:
 
 
 def test_what_lies_above_the_new_rate_does_not_fold_down() -> None:
-    high = torch.sin(2 * math.pi * 15000 * torch.arange(48000) / 48000)
+    high = torch.sin(2 * math.pi * 15000 * torch.arange(48000).double() / 48000).float()
     assert float(resample(high, 48000, 16000)[200:-200].abs().max()) < 1e-3
 
 
