@@ -49,7 +49,7 @@ def lower(graph: ProgramGraph, types: Types, plan: Plan, outputs: Sequence[str])
         params=dict(sorted({**graph.card.params, **graph.program.params}.items())),
         capabilities=tuple(sorted(name.text for name in graph.card.capabilities)),
         parity=_json(dict(graph.card.parity)),
-        inputs=tuple(_input(name, graph, name in read) for name in sorted(graph.program.inputs)),
+        inputs=tuple(_input(name, graph, types, name in read) for name in sorted(graph.program.inputs)),
         outputs=tuple(_output(name, graph, types) for name in sorted(outputs)),
         experts=tuple(_expert(components[name]) for name in sorted(components)),
         caches=tuple(_caches(graph, plan)),
@@ -102,11 +102,12 @@ def _json(value: object) -> Json:
     return value
 
 
-def _input(name: str, graph: ProgramGraph, is_read: bool) -> Input:
-    spec = graph.program.inputs[name]
+def _input(name: str, graph: ProgramGraph, types: Types, is_read: bool) -> Input:
+    """A program input with the sizes that its readers settled."""
+    spec, type = graph.program.inputs[name], types.given[name]
     return Input(
         name=name,
-        type=port_type(graph.inputs[name]),
+        type=replace(port_type(type), text=type.short),
         required=is_read and not spec.has_default,
         default=spec.default,
         place=place(spec.name.span),

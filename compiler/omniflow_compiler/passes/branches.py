@@ -209,6 +209,17 @@ class _Checker:
         )
 
 
+def may_run_together(graph: ProgramGraph, names: Iterable[str]) -> bool:
+    """Whether some request has all of these nodes running; true where that cannot be decided."""
+    written = sorted({when for name in names if (when := _when(graph.nodes[name])) is not None})
+    if len(written) < 2:
+        return True
+    try:
+        return _conditions(graph, written).counterexample(written, []) is not None
+    except (Undecided, ExpressionError):
+        return True
+
+
 def without_branches(graph: ProgramGraph, branches: Branches) -> ProgramGraph:
     """The graph without the nodes that are off, and without the conditions that always hold."""
     if not branches.on and not branches.off:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
+from omniflow_compiler.digraph import connected_parts
 from omniflow_compiler.graph import ProgramGraph
-from omniflow_compiler.passes.prune import needed_nodes
 from omniflow_compiler.passes.types import Types
+from omniflow_compiler.spec import PortRef
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,35 +36,65 @@ REACH: Mapping[str, Reach] = {
 }
 
 
+@dataclass(slots=True)
+class _Upstream:
+    """What lies before a node: loop kinds, bases of program inputs, and whether something there is unknown."""
+
+    kinds: frozenset[str]
+    bases: frozenset[str]
+    is_unknown: bool
+
+
 def reached_capabilities(graph: ProgramGraph, types: Types) -> set[str]:
     """The capabilities that the program's outputs reach."""
-    bases = {name: _base(graph, types, name) for name in graph.program.outputs}
-    found = set()
-    for capability, reach in REACH.items():
-        for name, base in bases.items():
-            if base in (*reach.output, "unknown") and _fits(graph, name, reach):
-                if reach.also is None or reach.also in bases.values():
-                    found.add(capability)
-    return found
+    upstream = _upstream(graph)
+    outputs = {(_base(output.ref, types), output.ref.node or "") for output in graph.program.outputs.values()}
+    bases = {base for base, _ in outputs}
+    return {
+        capability
+        for capability, reach in REACH.items()
+        if (reach.also is None or reach.also in bases)
+        and any(_fits(upstream.get(node), reach) for base, node in outputs if base in (*reach.output, "unknown"))
+    }
 
 
-def _base(graph: ProgramGraph, types: Types, output: str) -> str:
-    ref = graph.program.outputs[output].ref
+def _base(ref: PortRef, types: Types) -> str:
     type = types.outputs.get((ref.node or "", ref.port))
     return "unknown" if type is None else type.base
 
 
-def _fits(graph: ProgramGraph, output: str, reach: Reach) -> bool:
-    nodes = {name for name in needed_nodes(graph, [output]) if name in graph.nodes}
-    if any(not graph.nodes[name].is_known for name in nodes):
-        return True
-    kinds = {node.loop.kind for name in nodes if (node := graph.nodes[name]).loop is not None}
-    if reach.loop is not None and reach.loop not in kinds:
+def _upstream(graph: ProgramGraph) -> dict[str, _Upstream]:
+    """For every node what it depends on, itself among it; nodes of a ring depend on each other."""
+    found: dict[str, _Upstream] = {}
+    for part in connected_parts(graph.graph):
+        nodes = [graph.nodes[name] for name in part]
+        edges = [edge for name in part for edge in graph.incoming[name]]
+        before = [found[e.source_node] for e in edges if e.source_node in found and e.source_node is not None]
+        whole = _Upstream(
+            kinds=_joined([*(b.kinds for b in before), {n.loop.kind for n in nodes if n.loop is not None}]),
+            bases=_joined(
+                [
+                    *(b.bases for b in before),
+                    {graph.inputs[e.spec.source.port].base for e in edges if e.source_node is None},
+                ]
+            ),
+            is_unknown=any(b.is_unknown for b in before) or not all(node.is_known for node in nodes),
+        )
+        found |= dict.fromkeys(part, whole)
+    return found
+
+
+def _joined(sets: Sequence[Set[str]]) -> frozenset[str]:
+    """Their union; the first that has all of it, so that a long chain keeps one set."""
+    union = frozenset().union(*sets)
+    return next((one for one in sets if isinstance(one, frozenset) and len(one) == len(union)), union)
+
+
+def _fits(upstream: _Upstream | None, reach: Reach) -> bool:
+    if upstream is None:
         return False
-    read = {
-        graph.inputs[edge.spec.source.port].base
-        for name in nodes
-        for edge in graph.incoming[name]
-        if edge.source_node is None
-    }
-    return not reach.inputs or bool(read & set(reach.inputs))
+    if upstream.is_unknown:
+        return True
+    if reach.loop is not None and reach.loop not in upstream.kinds:
+        return False
+    return not reach.inputs or bool(upstream.bases & set(reach.inputs))
