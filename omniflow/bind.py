@@ -23,7 +23,8 @@ from omniflow.loops.vae_tile import VaeTile
 from omniflow.node import BoundNode, starred_ports
 from omniflow.ops.table import OPS
 from omniflow.plugins import plugin_modules
-from omniflow.pool import Pool, Pools
+from omniflow.pool import Pools
+from omniflow.stores import Stores, make_stores
 from omniflow_compiler.schedule import Cache, Channel, Expert, Node, Schedule
 
 Loader = Callable[[Expert, Cache | None], Any]
@@ -95,7 +96,6 @@ NEEDS: Mapping[str, tuple[str, ...]] = {  # what a loop kind calls of its expert
 LOOPS: Mapping[str, Callable[[Node, Any], Loop[Any]]] = {  # kinds that need nothing but their expert
     "audio_decode": AudioDecode,
     "diffusion_denoise": DiffusionDenoise,
-    "encode": Encode,
     "vae_tile": VaeTile,
 }
 
@@ -107,6 +107,7 @@ class Bound:
     schedule: Schedule
     nodes: tuple[BoundNode, ...]
     experts: Mapping[str, Any]
+    stores: Stores
     pools: Pools
     leading: Mapping[str, int]  # by output: the nodes that lead to it, as bits
 
@@ -120,10 +121,10 @@ def bind(schedule: Schedule, given: Mapping[str, Any] | None = None) -> Bound:
     for spec in schedule.experts:
         if spec.name not in experts:
             experts[spec.name] = load_expert(spec, _cache_of(spec, schedule))
-    pools: dict[str, Pool] = {}
+    stores = make_stores(schedule, experts)
     downstream = _downstream(schedule)
     nodes = tuple(
-        _bind_node(i, downstream[node.id], node, schedule, experts, pools) for i, node in enumerate(schedule.nodes)
+        _bind_node(i, downstream[node.id], node, schedule, experts, stores) for i, node in enumerate(schedule.nodes)
     )
     for bound in nodes:
         if "kv" in bound.wanted and isinstance(bound.loop, ARDecode):
@@ -132,7 +133,8 @@ def bind(schedule: Schedule, given: Mapping[str, Any] | None = None) -> Bound:
         schedule=schedule,
         nodes=nodes,
         experts=experts,
-        pools=Pools(pools.values()),
+        stores=stores,
+        pools=Pools(stores.pools.values()),
         leading={output.name: _leading(nodes, output.node) for output in schedule.outputs},
     )
 
@@ -176,8 +178,8 @@ _LOADED: dict[str, Any] = {}  # experts of this process
 
 def find_loader(spec: Expert) -> Loader:
     """The loader that `use` names: a plugin's, built in, or a package's. Errors: BindError naming those there are."""
-    for module in plugin_modules():
-        own: Loader | None = vars(module).get("LOADERS", {}).get(spec.use)
+    for plugin_module in plugin_modules():
+        own: Loader | None = vars(plugin_module).get("LOADERS", {}).get(spec.use)
         if own is not None:
             return own
     plugins = _plugins()
@@ -190,10 +192,6 @@ def find_loader(spec: Expert) -> Loader:
         if spec.use in plugins:
             plugin: Loader = plugins[spec.use].load()
             return plugin
-        for module_ in plugin_modules():
-            named: Loader | None = vars(module_).get("LOADERS", {}).get(spec.use)
-            if named is not None:
-                return named
     except ImportError as error:
         raise BindError(f"{spec.place}: component {spec.name} ({spec.use}) cannot be imported: {error}") from error
     known = ", ".join(sorted({*BUILT_IN, *plugins}))
@@ -207,12 +205,13 @@ def _plugins() -> Mapping[str, Any]:
 
 def _cache_of(spec: Expert, schedule: Schedule) -> Cache | None:
     names = {node.cache for node in schedule.nodes if node.expert == spec.name and node.cache}
-    names |= {node.inner.cache for node in schedule.nodes if node.inner and node.inner.expert == spec.name}
-    return next((found for found in schedule.caches if found.name in names), None)
+    inner = [node.inner for node in schedule.nodes if node.inner is not None]
+    names |= {loop.cache for loop in inner if loop.expert == spec.name and loop.cache}
+    return next((found for found in schedule.caches if found.name in names and found.kind == "paged_kv"), None)
 
 
 def _bind_node(
-    index: int, downstream: int, node: Node, schedule: Schedule, experts: Mapping[str, Any], pools: dict[str, Pool]
+    index: int, downstream: int, node: Node, schedule: Schedule, experts: Mapping[str, Any], stores: Stores
 ) -> BoundNode:
     entering: dict[str, list[Channel]] = {}
     for channel in schedule.channels:
@@ -227,7 +226,7 @@ def _bind_node(
         index=index,
         downstream=downstream,
         spec=node,
-        loop=_loop(node, experts, entering, pools),
+        loop=_loop(node, experts, entering, stores),
         expert=experts[node.expert] if node.expert else None,
         inputs={port: tuple(channels) for port, channels in entering.items()},
         wanted=frozenset(wanted),
@@ -240,7 +239,7 @@ def _from(source: str, node_id: str) -> bool:
 
 
 def _loop(
-    node: Node, experts: Mapping[str, Any], entering: Mapping[str, list[Channel]], pools: dict[str, Pool]
+    node: Node, experts: Mapping[str, Any], entering: Mapping[str, list[Channel]], stores: Stores
 ) -> Loop[Any]:
     expert = experts[node.expert] if node.expert else None
     if node.kind == "op":
@@ -253,7 +252,7 @@ def _loop(
             f"{node.place}: node {node.id}: {node.name} cannot bind {node.expert}, it has no {', '.join(missing)}"
         )
     try:
-        return _make_loop(node, expert, experts, entering, pools)
+        return _make_loop(node, expert, experts, entering, stores)
     except (KeyError, ValueError) as error:
         raise BindError(f"{node.place}: node {node.id}: {error}") from error
 
@@ -263,20 +262,21 @@ def _make_loop(
     expert: Any,
     experts: Mapping[str, Any],
     entering: Mapping[str, list[Channel]],
-    pools: dict[str, Pool],
+    stores: Stores,
 ) -> Loop[Any]:
     if node.name == "ar_decode":
         assert node.expert is not None
         holds = {port: channels[0].when_empty for port, channels in entering.items()}
-        outer = _decode(node, node.expert, expert, pools, holds)
+        outer = _decode(node, node.expert, expert, stores, holds)
         if node.inner is None:
             return outer
-        return NestedDecode(node.inner, outer, _decode(node, node.inner.expert, experts[node.inner.expert], pools, {}))
+        return NestedDecode(node.inner, outer, _decode(node, node.inner.expert, experts[node.inner.expert], stores, {}))
+    if node.name == "encode":
+        return Encode(node, expert, shelf=stores.shelf(node))
     if node.name in LOOPS:
         return LOOPS[node.name](node, expert)
     raise ValueError(f"this runtime has no loop {node.name}")
 
 
-def _decode(node: Node, name: str, expert: Any, pools: dict[str, Pool], holds: Mapping[str, Any]) -> ARDecode:
-    pool = pools.setdefault(name, Pool(name, expert))
-    return ARDecode(node, expert, pool=pool, holds=holds, chunk=PREFILL_CHUNK)
+def _decode(node: Node, name: str, expert: Any, stores: Stores, holds: Mapping[str, Any]) -> ARDecode:
+    return ARDecode(node, expert, pool=stores.pools[name], holds=holds, chunk=PREFILL_CHUNK)

@@ -26,7 +26,7 @@ def write_bytes(path: Path, data: bytes) -> None:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())
+        Path(temporary).chmod(0o666 & ~_umask())
         os.replace(temporary, path)
     except OSError as error:
         if temporary is not None:

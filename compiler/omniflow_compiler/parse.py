@@ -219,9 +219,10 @@ def _entries(document: Mapping, key: str, *needed: str) -> Iterator[tuple[str, E
         return
     for name, entry in section.entries.items():
         tree = entry.value
-        if isinstance(tree, Mapping) and all(_is_name(tree.get(k), k) for k in needed):
-            if "inner" not in tree.entries or _inner(tree.get("inner")) is not None:
-                yield name, entry
+        if not isinstance(tree, Mapping) or not all(_is_name(tree.get(k), k) for k in needed):
+            continue
+        if "inner" not in tree.entries or _inner(tree.get("inner")) is not None:
+            yield name, entry
 
 
 def _is_name(tree: Tree | None, key: str) -> bool:
@@ -306,8 +307,18 @@ def _caches(document: Mapping, report: Report) -> Iterator[tuple[str, CacheSpec]
                 kind=_text(tree, "kind"),
                 max_bytes=max_bytes or 1 << 20,
                 block_tokens=block.value if isinstance(block, Scalar) and isinstance(block.value, int) else 16,
+                reuse=_text(tree, "reuse"),
             ),
         )
+        _check_keys(name, tree, report)
+
+
+def _check_keys(name: str, tree: Mapping, report: Report) -> None:
+    """Features are kept whole and by content: nothing of theirs is in blocks or begins another."""
+    for key in ("block_tokens", "reuse") if _text(tree, "kind") == "features" else ():
+        if key in tree.entries:
+            message = f"`{key}` in cache `{name}`, which is of kind `features`"
+            report.add(codes.UNKNOWN_KEY, tree.entries[key].key, message, help=["it is for `kind: paged_kv` alone"])
 
 
 def _inputs(document: Mapping) -> Iterator[tuple[str, InputSpec]]:

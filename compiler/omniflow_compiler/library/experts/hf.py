@@ -13,17 +13,19 @@ _HIDDEN = FromConfig(path="hidden_size", default=2048)
 
 def _matrices(config: Any) -> int | None:
     """Parameters in the matrices of a dense decoder's layers and head; None for a config that is not one."""
-    names = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "vocab_size")
-    found = [config.get(name) for name in names] if isinstance(config, Mapping) else [None]
-    if not all(isinstance(size, int) and size > 0 for size in found):
+    if not isinstance(config, Mapping):
         return None
-    hidden, inner, layers, heads, vocabulary = found
-    head = config.get("head_dim") or hidden // heads
-    attended, cached = heads * head, (config.get("num_key_value_heads") or heads) * head
+    sizes = {name: size for name, size in config.items() if isinstance(size, int) and size > 0}
+    names = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "vocab_size")
+    if not all(name in sizes for name in names):
+        return None
+    hidden, inner, layers, heads, vocabulary = (sizes[name] for name in names)
+    head = sizes.get("head_dim", hidden // heads)
+    attended, cached = heads * head, sizes.get("num_key_value_heads", heads) * head
     attention = hidden * (2 * attended + 2 * cached)
-    experts = config.get("num_experts") or config.get("num_local_experts")
-    width = config.get("moe_intermediate_size")
-    if isinstance(experts, int) and isinstance(width, int):
+    experts = sizes.get("num_experts") or sizes.get("num_local_experts")
+    width = sizes.get("moe_intermediate_size")
+    if experts is not None and width is not None:
         return layers * (attention + experts * (3 * hidden * width + hidden)) + vocabulary * hidden
     return layers * (attention + 3 * hidden * inner) + vocabulary * hidden
 
