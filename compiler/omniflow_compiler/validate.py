@@ -65,6 +65,13 @@ def _document(kind: str) -> Schema:
     return {**whole, "properties": properties, "required": required}
 
 
+def _required(schema: Schema, tree: Mapping) -> list[str]:
+    """Keys that must be there: always, or (`if: {not: {required: ...}}`) unless some other key is."""
+    instead = schema.get("if", {}).get("not", {}).get("required", ())
+    is_spared = not instead or all(key in tree.entries for key in instead)
+    return [*schema.get("required", ()), *(() if is_spared else schema["then"]["required"])]
+
+
 @dataclass(slots=True)
 class _Walk:
     kind: str
@@ -108,7 +115,7 @@ class _Walk:
             elif others is not True:
                 self.check(entry.value, others, f"`{key}`", entry.key)
         self._unknown_keys(tree, unknown, properties, what)
-        missing = [key for key in schema.get("required", ()) if key not in tree.entries]
+        missing = [key for key in _required(schema, tree) if key not in tree.entries]
         extra = [key for key in tree.entries if key not in properties] if others is True else []
         for key in missing:
             misspelt = nearest(key, extra, most=1)

@@ -183,7 +183,10 @@ class FlowTransformer(nn.Module):
         self.proj_out = nn.Linear(config.width, config.mels)
 
     def initial(self, conditions: Mapping[str, Tensor], *, generator: torch.Generator) -> Tensor:
-        """Noise [M * repeats, mels]. Errors: ValueError for codes outside the table or too many of them."""
+        """Noise [M * repeats, mels]: `noise` [M, repeats * mels] of the conditions, or drawn.
+
+        Errors: ValueError for codes outside the table, or too many of them.
+        """
         codes, config = conditions["codes"], self.config
         frames = len(codes) * config.repeats
         if frames > config.longest:
@@ -193,6 +196,8 @@ class FlowTransformer(nn.Module):
         if len(codes) and not 0 <= int(codes.min()) <= int(codes.max()) < config.codes:
             raise ValueError(f"codes must be 0 to {config.codes - 1}, got {int(codes.min())} to {int(codes.max())}")
         weight = self.proj_out.weight
+        if "noise" in conditions:
+            return conditions["noise"].to(weight).reshape(frames, config.mels)
         noise = torch.randn(frames, config.mels, generator=generator, dtype=torch.float32)
         return noise.to(device=weight.device, dtype=weight.dtype)
 

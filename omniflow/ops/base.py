@@ -8,6 +8,7 @@ from typing import Any
 
 from omniflow.channel import Window
 from omniflow.loops.base import Done, Emit
+from omniflow.rng import Source
 from omniflow.values import Value
 
 
@@ -17,7 +18,7 @@ class Call:
 
     values: finished inputs (a tuple for variadic ports); windows: what came on streaming ports since the last call,
     cut at the same elements on all of them, none in a call that only tells the end; memory: the op's own, per item of
-    an `each` node, else per request; is_end: nothing comes after this call.
+    an `each` node, else per request; rng: where an op that draws draws from; is_end: nothing comes after this call.
     """
 
     values: Mapping[str, Value]
@@ -26,6 +27,7 @@ class Call:
     component: Any
     memory: Any
     is_end: bool
+    rng: Source | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -73,6 +74,45 @@ def append(call: Call) -> Iterator[Emit]:
         yield Emit("value", window.data)
     if call.is_end:
         yield Emit("value", call.values["tail"])
+
+
+def itemize(call: Call) -> Iterator[Emit]:
+    """`value`, `beside` ~> the same and `cut`: every window as it was cut, context included, as an item."""
+    for port, window in call.windows.items():
+        if window.new:
+            yield Emit(port, window.data, True)
+    window = call.windows.get("value")
+    if window is not None and window.new:
+        yield Emit("cut", torch.tensor([window.left, window.new]), True)
+
+
+def crop(call: Call) -> Iterator[Emit]:
+    """`value`, `cut` -> `value`: `scale` elements for each new one of the window, those of its context left out."""
+    left, new = (int(call.params["scale"]) * int(count) for count in call.values["cut"])
+    yield Emit("value", call.values["value"][left : left + new])
+
+
+@dataclass(slots=True)
+class Drawing:
+    """The generator that a stream of noise comes from, once it has begun."""
+
+    generator: torch.Generator | None = None
+
+
+def noise(call: Call) -> Iterator[Emit]:
+    """`like` ~> `noise`: `width` normal numbers per element, the same however the stream is cut.
+
+    Where width is a multiple of 16 this is what torch gives when it draws all of it at once.
+    """
+    memory: Drawing = call.memory
+    if memory.generator is None:
+        assert call.rng is not None
+        memory.generator = call.rng.generator()
+    for window in call.windows.values():
+        width = int(call.params["width"])
+        drawn = [torch.randn(1, width, generator=memory.generator) for _ in range(window.new)]
+        if drawn:
+            yield Emit("noise", torch.cat(drawn))
 
 
 def grid_positions(call: Call) -> Iterator[Emit]:

@@ -6,11 +6,15 @@ from collections.abc import Mapping
 
 from omniflow.ops.base import Op
 from omniflow.ops.handoff import (
+    Drawing,
     add_last,
     append,
+    crop,
     embed,
     grid_positions,
     ids,
+    itemize,
+    noise,
     put_at,
     put_last,
     repeat_id,
@@ -51,6 +55,9 @@ OPS: Mapping[str, Op] = {
     "add_last": Op(run=add_last),
     "put_last": Op(run=put_last),
     "append": Op(run=append, pieces=_ports("value")),
+    "itemize": Op(run=itemize, pieces=_ports("value", "beside")),
+    "crop": Op(run=crop),
+    "noise": Op(run=noise, memory=Drawing, pieces=_ports("like")),
     "grid_positions": Op(run=grid_positions),
     "voice": Op(run=voice),
     "voice_id": Op(run=voice_id),

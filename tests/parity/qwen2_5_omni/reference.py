@@ -22,7 +22,7 @@ AUDIO, IMAGE, VIDEO, AUDIO_START, AUDIO_END, VISION_START, VISION_END = range(18
 TEXT_END, TEXT_PAD, SPEAKER, EOS, PAD = range(188, 193)
 CODEC_BOS, CODEC_END, CODEC_PAD, CODEC_MASK = range(74, 78)
 MELS, WINDOW = 12, 6
-HIDDEN, CODE_MELS, VECTOR = 64, 10, 9
+HIDDEN, CODE_MELS, VECTOR = 64, 8, 9
 VOICES = ("Chelsie", "Ethan")
 _ROPE = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 3, 3]}
 _IDS = {
@@ -48,8 +48,11 @@ class Case:
     max_codes: int = 30
 
 
-def config() -> Any:
-    """The smallest configuration in which every part does something: two layers, two kinds of blocks, two kernels."""
+def config(*, block: int = 6) -> Any:
+    """The smallest configuration in which every part does something: two layers, two kinds of blocks, two kernels.
+
+    block: frames that the flow always sees together, 24 in the published checkpoints.
+    """
     from transformers.models.qwen2_5_omni.configuration_qwen2_5_omni import Qwen2_5OmniConfig
 
     text = {
@@ -77,7 +80,7 @@ def config() -> Any:
     }  # fmt: skip
     dit = {
         "hidden_size": 24, "num_hidden_layers": 4, "num_attention_heads": 3, "head_dim": 8, "ff_mult": 2,
-        "emb_dim": 12, "block_size": 6, "look_ahead_layers": [1], "look_backward_layers": [0, 3], "repeats": 2,
+        "emb_dim": 12, "block_size": block, "look_ahead_layers": [1], "look_backward_layers": [0, 3], "repeats": 2,
         "num_embeds": CODES, "mel_dim": CODE_MELS, "dropout": 0.0, "enc_emb_dim": VECTOR, "enc_dim": 7,
         "enc_channels": [8, 8, 8, 16], "enc_kernel_sizes": [5, 3, 3, 1], "enc_dilations": [1, 2, 3, 1],
         "enc_attention_channels": 6, "enc_res2net_scale": 2, "enc_se_channels": 4, "max_position_embeddings": 1024,
@@ -92,11 +95,11 @@ def config() -> Any:
     return Qwen2_5OmniConfig(thinker_config=thinker, talker_config=talker, token2wav_config=token2wav)
 
 
-def build(folder: Path, seed: int) -> Any:
+def build(folder: Path, seed: int, *, block: int = 6) -> Any:
     """A random model, saved to `folder` with two voices, as transformers loads it from there."""
     from transformers.models.qwen2_5_omni.modeling_qwen2_5_omni import Qwen2_5OmniForConditionalGeneration
 
-    model = Qwen2_5OmniForConditionalGeneration(config()).eval()
+    model = Qwen2_5OmniForConditionalGeneration(config(block=block)).eval()
     stir(model, seed, gain=1.5)
     generator = torch.Generator().manual_seed(seed + 1)
     with torch.no_grad():

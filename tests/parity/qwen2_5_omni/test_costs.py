@@ -88,7 +88,7 @@ def test_hidden_states_without_their_embeddings_say_something_else(tiny: Referen
 
 def test_a_mel_without_guidance_is_another_mel(tiny: Reference) -> None:
     expected = tiny.record("text").crossed["mel.0"][0].T
-    own = _say(engine(tiny.folder), tiny, "text", {"talk/mel.guidance": 0.0})["mel"]
+    own = _say(engine(tiny.folder), tiny, "text", {"sound/mel.guidance": 0.0})["mel"]
     assert own.shape == expected.shape
     assert float((own - expected).abs().max()) > 0.01  # a thousand times what parity allows
 

@@ -5,7 +5,59 @@ Sizes and special ids come from the checkpoint's config.json; the defaults are t
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
 from omniflow_compiler.library.signature import ExpertSignature, FromConfig, Port, Ports
+
+Section = Mapping[str, Any]
+
+
+def _product(*names: str, plus: int = 0) -> Callable[[Section], int | None]:
+    """Reads the product of some fields of a section, plus a constant."""
+
+    def read(section: Section) -> int | None:
+        values = [section.get(name) for name in names]
+        return plus + math.prod(v for v in values if isinstance(v, int)) if None not in values else None
+
+    return read
+
+
+def _language_model(section: Section) -> int | None:
+    """Parameters of a Qwen2 with its input table (and projection) and its head."""
+    try:
+        width, inner, layers = (section[n] for n in ("hidden_size", "intermediate_size", "num_hidden_layers"))
+        heads, kv_heads, ids = (section[n] for n in ("num_attention_heads", "num_key_value_heads", "vocab_size"))
+    except KeyError:
+        return None
+    head = section.get("head_dim", width // heads)
+    outer = section.get("embedding_size")
+    attention = width * head * (2 * heads + 2 * kv_heads) + head * (heads + 2 * kv_heads)
+    tables = ids * width + ids * (outer or width) + ((outer + 1) * width if outer else 0)
+    return int(tables + layers * (attention + 3 * width * inner + 2 * width) + width)
+
+
+def _transformer(width: str, inner: str, layers: str, matrices: int = 2) -> Callable[[Section], int | None]:
+    """Reads about how many parameters a tower has: its layers' matrices."""
+
+    def read(section: Section) -> int | None:
+        found = [section.get(name) for name in (width, inner, layers)]
+        if not all(isinstance(value, int) for value in found):
+            return None
+        size, hidden, depth = (int(value) for value in found if value is not None)
+        return depth * (4 * size * size + matrices * size * hidden)
+
+    return read
+
+
+def _flow(section: Section) -> int | None:
+    """About: attention, feed-forward part and modulation of every block."""
+    width, depth, factor = (section.get(name) for name in ("hidden_size", "num_hidden_layers", "ff_mult"))
+    if not isinstance(width, int) or not isinstance(depth, int) or not isinstance(factor, int):
+        return None
+    return depth * width * width * (4 + 2 * factor + 6)
+
 
 _THINKER, _TALKER = "thinker_config", "talker_config"
 _DIT, _BIGVGAN = "token2wav_config.dit_config", "token2wav_config.bigvgan_config"
@@ -47,6 +99,7 @@ _MEL = Ports(
         Port(name="speaker", type="f32[speaker]"),
         Port(name="timbre", type="act[timbre]"),
         Port(name="neutral", type="act[timbre]", doc="The timbre of nobody, for the branch that guidance leaves."),
+        Port(name="noise", type="f32[M, noise]", required=False, doc="Where to start, a row per code; else drawn."),
     ),
     outputs=(Port(name="latents", type="act[2*M, mels] @ 100 Hz"),),
 )
@@ -63,7 +116,8 @@ SIGNATURES = (
             "text_end": FromConfig(path=f"{_TALKER}.tts_text_end_token_id", default=151861),
             "text_pad": FromConfig(path=f"{_TALKER}.tts_text_pad_token_id", default=151859),
         },
-        num_parameters=7_615_616_512, kv_bytes_per_token=28 * 2 * 4 * 128 * 4,
+        num_parameters=FromConfig(path=f"{_THINKER}.text_config", default=7_615_616_512, read=_language_model),
+        kv_bytes_per_token=28 * 2 * 4 * 128 * 4,
         unit_seconds={"ar_prefill": 1.0, "ar_token": 0.5},
         doc="The language model of the thinker; its towers are experts of their own.",
     ),
@@ -74,7 +128,11 @@ SIGNATURES = (
             outputs=(Port(name="embeds", type="act[A, hidden]"),),
         )},
         sizes={"hidden": _HIDDEN, "bands": FromConfig(path=f"{_THINKER}.audio_config.num_mel_bins", default=128)},
-        num_parameters=637_000_000, unit_seconds={"encoder_chunk": 1.0},
+        num_parameters=FromConfig(
+            path=f"{_THINKER}.audio_config", default=637_000_000,
+            read=_transformer("d_model", "encoder_ffn_dim", "encoder_layers"),
+        ),
+        unit_seconds={"encoder_chunk": 1.0},
         doc="The thinker's ears: one embedding per 40 ms.",
     ),
     ExpertSignature(
@@ -90,7 +148,11 @@ SIGNATURES = (
             "hidden": _HIDDEN,
             "merge": FromConfig(path=f"{_THINKER}.vision_config.spatial_merge_size", default=2),
         },
-        num_parameters=676_000_000, unit_seconds={"encoder_chunk": 1.0},
+        num_parameters=FromConfig(
+            path=f"{_THINKER}.vision_config", default=676_000_000,
+            read=_transformer("hidden_size", "intermediate_size", "depth", matrices=3),
+        ),
+        unit_seconds={"encoder_chunk": 1.0},
         doc="The thinker's eyes: one embedding per square of patches.",
     ),
     ExpertSignature(
@@ -103,7 +165,8 @@ SIGNATURES = (
             "codec_end": FromConfig(path=f"{_TALKER}.tts_codec_end_token_id", default=8294),
             "codec_mask": FromConfig(path=f"{_TALKER}.tts_codec_mask_token_id", default=8296),
         },
-        num_parameters=1_350_000_000, kv_bytes_per_token=24 * 2 * 4 * 128 * 4,
+        num_parameters=FromConfig(path=_TALKER, default=1_350_000_000, read=_language_model),
+        kv_bytes_per_token=24 * 2 * 4 * 128 * 4,
         unit_seconds={"ar_prefill": 0.3, "ar_token": 0.1},
         doc="The speech model: rows of the thinker's space in, 50 codec ids a second out.",
     ),
@@ -124,16 +187,18 @@ SIGNATURES = (
     ExpertSignature(
         use="qwen2_5_omni.dit", role="denoiser", serves={"diffusion_denoise": _MEL}, needs_source=True,
         sizes={
-            "codes": FromConfig(path=f"{_DIT}.num_embeds", default=8193), "mels": _MELS, "speaker": _SPEAKER,
-            "timbre": _TIMBRE,
+            "codes": FromConfig(path=_DIT, default=8194, read=_product("num_embeds", plus=1)),
+            "noise": FromConfig(path=_DIT, default=160, read=_product("repeats", "mel_dim")),
+            "mels": _MELS, "speaker": _SPEAKER, "timbre": _TIMBRE,
         },
-        num_parameters=330_000_000, unit_seconds={"diffusion_step": 0.5}, guided={"diffusion_denoise": "neutral"},
+        num_parameters=FromConfig(path=_DIT, default=330_000_000, read=_flow),
+        unit_seconds={"diffusion_step": 0.5}, guided={"diffusion_denoise": "neutral"},
         doc="The flow transformer: codes and a voice to a mel spectrogram, in blocks of frames.",
     ),
     ExpertSignature(
         use="qwen2_5_omni.bigvgan", role="vocoder", needs_source=True, hop=240,
         serves={"audio_decode": Ports(
-            inputs=(Port(name="mel", type="f32[F, mels] @ 100 Hz", streams=True),),
+            inputs=(Port(name="mel", type="f32[F, mels] @ 100 Hz", streams=True, left=40, right=40),),
             outputs=(Port(name="audio", type="audio[S] @ 24 kHz", streams=True),),
         )},
         sizes={"mels": FromConfig(path=f"{_BIGVGAN}.mel_dim", default=80)},

@@ -70,6 +70,43 @@ SIGNATURES = (
         doc="A stream, and behind its end a value.",
     ),
     OpSignature(
+        name="itemize",
+        barrier=False,
+        ports=Ports(
+            inputs=(
+                Port(name="value", type="?a[T, ...]", streams=True),
+                Port(name="beside", type="?b[T, ...]", streams=True, doc="In step with it, and cut alike."),
+            ),
+            outputs=(
+                Port(name="value", type="?a[N*, W, ...]", streams=True),
+                Port(name="beside", type="?b[N*, W, ...]", streams=True),
+                Port(name="cut", type="i64[N*, 2]", streams=True, doc="Elements of context before, and new ones."),
+            ),
+        ),
+        doc="Each window that the edges cut, its context included, is an item.",
+    ),
+    OpSignature(
+        name="crop",
+        ports=Ports(
+            inputs=(Port(name="value", type="?a[W, ...]"), Port(name="cut", type="i64[2]")),
+            outputs=(Port(name="value", type="?a[T, ...]"),),
+        ),
+        attributes=(
+            Attribute(name="scale", type="int", default=1, minimum=1, doc="Elements per element that was cut."),
+        ),
+        doc="What was made of a window, without what was made of its context.",
+    ),
+    OpSignature(
+        name="noise",
+        barrier=False,
+        ports=Ports(
+            inputs=(Port(name="like", type="?a[T, ...] @ r", streams=True),),
+            outputs=(Port(name="noise", type="f32[T, width] @ r", streams=True),),
+        ),
+        attributes=(Attribute(name="width", type="int", required=True, minimum=1, doc="Numbers per element."),),
+        doc="A row of normal noise per element of a stream.",
+    ),
+    OpSignature(
         name="grid_positions",
         ports=Ports(
             inputs=(Port(name="tokens", type="tokens[P]"), _GRIDS),
