@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from omniflow.errors import InputError
-from omniflow.values import Value, dtype_of
-from omniflow_compiler.schedule import Input, Node, Schedule
+from omniflow.lengths import length_problems
+from omniflow.values import Value, dtype_of, is_starred
+from omniflow_compiler.schedule import Input, Node, PortType, Schedule
 
 
 def check_inputs(schedule: Schedule, given: Mapping[str, Any]) -> dict[str, Value]:
@@ -30,6 +31,7 @@ def check_inputs(schedule: Schedule, given: Mapping[str, Any]) -> dict[str, Valu
             values[spec.name] = convert(spec, given[spec.name])
         except (ValueError, TypeError) as error:
             problems.append(f"input {spec.name} must be {spec.type.text}: {error}")
+    problems = problems or length_problems(schedule, values)
     if problems:
         raise InputError("; ".join(problems))
     return values
@@ -46,10 +48,16 @@ def convert(spec: Input, value: Any) -> Value:
         return value
     if isinstance(value, str) or not isinstance(value, Tensor | list | tuple):
         raise TypeError(f"got {type(value).__name__}")
-    tensor = torch.as_tensor(value, dtype=dtype_of(spec.type))
-    if tensor.ndim != len(spec.type.axes):
+    if is_starred(spec.type):
+        return [_tensor(item, spec.type, spec.type.axes[1:]) for item in value]
+    return _tensor(value, spec.type, spec.type.axes)
+
+
+def _tensor(value: Any, kind: PortType, axes: Sequence[str]) -> Tensor:
+    tensor = torch.as_tensor(value, dtype=dtype_of(kind))
+    if tensor.ndim != len(axes):
         raise ValueError(f"got shape {list(tensor.shape)}")
-    for axis, size in zip(spec.type.axes, tensor.shape, strict=True):
+    for axis, size in zip(axes, tensor.shape, strict=True):
         if axis.isdigit() and int(axis) != size:
             raise ValueError(f"got shape {list(tensor.shape)}")
     return tensor

@@ -1,0 +1,46 @@
+"""Holds the lengths of a request's inputs against each other: the compiler proved the graph for inputs that agree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+
+from torch import Tensor
+
+from omniflow.values import Value, is_starred
+from omniflow_compiler.schedule import Input, Schedule
+from omniflow_compiler.sizes import Size, parse_size
+
+
+def length_problems(schedule: Schedule, values: Mapping[str, Value]) -> list[str]:
+    """What does not agree, a line each: `input b has 4 elements along T, input a has 3`."""
+    found: list[str] = []
+    known: dict[str, tuple[Fraction, str]] = {}
+    sizes = [size for spec in schedule.inputs if spec.name in values for size in _sizes(spec, values[spec.name])]
+    for name, size, length in sorted(sizes, key=lambda entry: (entry[1].symbol is None, len(entry[1].terms))):
+        open_symbols = [symbol for symbol in size.symbols if symbol not in known]
+        if len(open_symbols) > 1:
+            continue
+        for symbol in open_symbols:
+            factor = dict(size.terms)[symbol]
+            known[symbol] = ((length - _value(size, known, without=symbol)) / factor, name)
+        expected = _value(size, known)
+        if expected != length or any(known[symbol][0].denominator != 1 for symbol in size.symbols):
+            others = sorted({known[symbol][1] for symbol in size.symbols} - {name})
+            because = f", which does not fit input {others[0]}" if others else ""
+            found.append(f"input {name} has {length} elements along {size.short}{because}")
+    return found
+
+
+def _sizes(spec: Input, value: Value) -> Iterator[tuple[str, Size, int]]:
+    """The input's name with each axis that all of it shares, and how long it is."""
+    if is_starred(spec.type):
+        if isinstance(value, list):
+            yield spec.name, parse_size(spec.type.axes[0].removesuffix("*")), len(value)
+    elif isinstance(value, Tensor):
+        for axis, length in zip(spec.type.axes, value.shape, strict=True):
+            yield spec.name, parse_size(axis), length
+
+
+def _value(size: Size, known: Mapping[str, tuple[Fraction, str]], without: str = "") -> Fraction:
+    return size.constant + sum((f * known[s][0] for s, f in size.terms if s != without), Fraction(0))
