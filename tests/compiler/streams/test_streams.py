@@ -104,6 +104,44 @@ def test_a_join_behind_two_ways_of_different_lag_needs_room_on_the_short_one(tmp
     assert found.help == ("set `capacity: 33` or more, or leave it out",)
 
 
+@pytest.mark.parametrize(("capacity", "fits"), [(5, False), (6, True)])
+def test_a_port_that_trails_its_input_counts_as_a_lag(tmp_path: Path, capacity: int, fits: bool) -> None:
+    (piecewise,) = [e for e in EXPERTS if e.use == "t.piecewise"]
+    served = piecewise.serves["audio_decode"]
+    trailing = replace(served, outputs=tuple(replace(port, lags=5) for port in served.outputs))
+    experts = [*EXPERTS, replace(piecewise, serves={"audio_decode": trailing})]
+    program = f"""inputs: {{prompt: "tokens[P]"}}
+outputs: {{y: add.sum}}
+nodes: {{think: {{loop: think}}, p: {{loop: pass}}, add: {{op: add}}}}
+edges:
+- prompt -> think.prompt
+- think.hidden ~> p.x
+- p.y ~> add.a
+- think.hidden ~> add.b: {{capacity: {capacity}}}
+"""
+    assert codes_of(check(tmp_path, CARD, program, experts), *UNUSED) == ([] if fits else ["OF2204"])
+
+
+@pytest.mark.parametrize(("when", "codes"), [("a", ["OF2204"]), ("b", [])])
+def test_branches_that_never_meet_do_not_block_each_other(tmp_path: Path, when: str, codes: list[str]) -> None:
+    program = f"""inputs: {{prompt: "tokens[P]", rows: "f32[S, 16]", mode: text}}
+outputs: {{y: last.value}}
+nodes:
+  think: {{loop: think}}
+  map: {{loop: map, when: 'inputs.mode == "a"'}}
+  other: {{loop: map, when: 'inputs.mode == "b"'}}
+  last: {{op: append, when: 'inputs.mode == "{when}"'}}
+edges:
+- prompt -> think.prompt
+- think.hidden -> map.x
+- rows -> other.x
+- map.y -> last.tail
+- other.y -> last.tail
+- think.hidden ~> last.value: {{capacity: 4}}
+"""
+    assert codes_of(check(tmp_path, CARD, program), *UNUSED) == codes
+
+
 def test_a_channel_that_is_not_written_gets_the_room_it_needs(tmp_path: Path) -> None:
     program = """inputs: {prompt: "tokens[P]"}
 outputs: {y: add.sum}
