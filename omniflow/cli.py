@@ -139,6 +139,10 @@ def run(
     devices: Devices = None,
     config: Config = None,
     plugins: Plugins = None,
+    params: Annotated[
+        list[str] | None,
+        typer.Option("--param", metavar="NODE.ATTRIBUTE=VALUE", help="For this request, e.g. speak.temperature=0.9."),
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Seed of everything random.")] = 0,
     profile: Annotated[str, typer.Option(help="serve or rollout.")] = "serve",
     as_json: Annotated[bool, typer.Option("--json", help="Print the run record.")] = False,
@@ -148,7 +152,10 @@ def run(
     from omniflow.commands.launch import launch
 
     selection = _select(spec, outputs, settings, budgets, devices, config, plugins)
-    code = launch(selection, inputs=inputs or [], out=out, seed=seed, profile=profile, as_json=as_json, trace=trace)
+    code = launch(
+        selection, inputs=inputs or [], params=params or [], out=out, seed=seed, profile=profile, as_json=as_json,
+        trace=trace,
+    )  # fmt: skip
     raise typer.Exit(code)
 
 

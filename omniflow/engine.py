@@ -11,13 +11,13 @@ from omniflow.admission import Queue, reason_to_refuse
 from omniflow.batcher import Batcher, Limits
 from omniflow.bind import Bound
 from omniflow.conductor import Conductor, describe
+from omniflow.errors import InputError
 from omniflow.execution import Executor
 from omniflow.faults import read_faults
-from omniflow.features import FeatureCache
-from omniflow.inputs import check_inputs, check_params
-from omniflow.loops.encode import Encode
+from omniflow.inputs import check_inputs
 from omniflow.metrics import Metrics
 from omniflow.node import Agenda
+from omniflow.params import check_params
 from omniflow.pump import Mailbox, Pump
 from omniflow.record import result_of, stall_of
 from omniflow.request import Request, Result, State
@@ -54,10 +54,6 @@ class Engine:
         self.faults = read_faults(faults, bound.schedule, profile=profile, unit_seconds=unit_seconds)
         self.executor = Executor(unit_seconds=unit_seconds, faults=self.faults)
         self.metrics = Metrics()
-        self.features = FeatureCache(max_bytes=self.limits.feature_bytes)
-        for node in bound.nodes:
-            if isinstance(node.loop, Encode):
-                node.loop.cache = self.features
         self.queue = Queue(self.limits)
         self.waiting: dict[int, Request] = {}  # those in the queue, by id
         self.running: dict[int, Request] = {}
@@ -168,9 +164,14 @@ class Engine:
         """The same from another thread: it takes effect at the next step."""
         self._holds.append((request_id, is_held))
 
-    def weights_changed(self, component: str) -> None:
-        """A component's weights are not what they were: whatever was kept of what they gave is dropped."""
-        self.features.forget(component)
+    def invalidate(self, component: str) -> None:
+        """A component's weights are not what they were: what was kept of what it gave is dropped, and of nothing else.
+
+        Errors: InputError for a component that the schedule does not name.
+        """
+        if component not in self.bound.experts:
+            raise InputError(f"{self.schedule.program} has no component {component}")
+        self.bound.stores.update(component)
 
     @property
     def is_idle(self) -> bool:

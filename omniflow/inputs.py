@@ -1,9 +1,9 @@
-"""Checks a request's inputs and parameters against the schedule, before anything runs."""
+"""Checks a request's inputs against the schedule, before anything runs."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -12,7 +12,7 @@ from torch import Tensor
 from omniflow.errors import InputError
 from omniflow.lengths import length_problems
 from omniflow.values import Value, dtype_of, is_starred
-from omniflow_compiler.schedule import Input, Node, PortType, Schedule
+from omniflow_compiler.schedule import Input, PortType, Schedule
 
 
 def check_inputs(schedule: Schedule, given: Mapping[str, Any]) -> dict[str, Value]:
@@ -61,28 +61,6 @@ def _tensor(value: Any, kind: PortType, axes: Sequence[str]) -> Tensor:
         if axis.isdigit() and int(axis) != size:
             raise ValueError(f"got shape {list(tensor.shape)}")
     return tensor
-
-
-def check_params(schedule: Schedule, given: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """`node.attribute` (`node.loop.attribute` of an inner loop) to value, as attributes by node.
-
-    Errors: InputError for a name that is not there.
-    """
-    known = {f"{node.id}.{name}": (node.id, name) for node in schedule.nodes for name in _attributes(node)}
-    found: dict[str, dict[str, Any]] = {}
-    for key, value in given.items():
-        if key not in known:
-            near = [name for name in known if name.startswith(key.rpartition(".")[0] + ".")]
-            raise InputError(_unknown("param", key, near or known, schedule.program))
-        node_id, attribute = known[key]
-        found.setdefault(node_id, {})[attribute] = value
-    return found
-
-
-def _attributes(node: Node) -> Iterator[str]:
-    yield from node.attributes
-    if node.inner is not None:
-        yield from (f"{node.inner.loop}.{name}" for name in node.inner.attributes)
 
 
 def _unknown(what: str, name: str, known: Iterable[str], program: str) -> str:

@@ -170,7 +170,7 @@ class NodeRun:
                 values=values,
                 streams=streams,
                 params=self.request.params_of(self.bound.spec),
-                rng=Source(self.request.seed, self.bound.spec.id, item, shared=self.request.generator),
+                rng=Source(self.request.seed_of(self.bound.spec), self.bound.spec.id, item, shared=self.request.generator),
                 wanted=self.bound.wanted,
                 bound=self.request.bound_of(self.bound.spec),
                 rollout=self.request.rollout,

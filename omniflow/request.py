@@ -105,6 +105,10 @@ class Request:
             return {**params, MOST_TOKENS: most_tokens(node, nodes, self._written)}
         return params
 
+    def seed_of(self, node: Node) -> int:
+        """The seed of a node's draws: the request's, unless it gave the node one of its own."""
+        return int(self.params.get(node.id, {}).get("seed", self.seed))
+
     def bound_of(self, node: Node) -> Callable[[], int | None] | None:
         """Tells the node's exact token bound, or None until what it depends on has ended; None for a plain number."""
         text = self._written(node).get(MOST_TOKENS)

@@ -45,6 +45,14 @@ def check_attributes(
     return values
 
 
+def convert_attribute(attribute: Attribute, value: object) -> object:
+    """A value that comes after compilation as the attribute's type. Errors: ValueError saying what does not fit."""
+    problem = _problem(attribute, value)
+    if problem is not None:
+        raise ValueError(problem[1].replace("`", ""))
+    return _value(attribute, value)
+
+
 def _is_unset(attribute: Attribute, value: object) -> bool:
     """Whether it could not be read or is a param without a value; that was reported where it is written."""
     if isinstance(value, list):

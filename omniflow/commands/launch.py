@@ -16,6 +16,7 @@ def launch(
     selection: Selection,
     *,
     inputs: Sequence[str],
+    params: Sequence[str],
     out: Path,
     seed: int,
     profile: str,
@@ -25,10 +26,10 @@ def launch(
     """Runs one request; the exit code of the run."""
     if profile not in PROFILES:
         raise BadArgument(f"--profile {profile}: known profiles are {', '.join(PROFILES)}")
-    pairs = parse_pairs(inputs, "--input")
+    pairs, own = parse_pairs(inputs, "--input"), parse_pairs(params, "--param")
     schedule = schedule_of(selection)
     if schedule is None:
         return 1
     from omniflow.commands.run import run
 
-    return run(schedule, inputs=pairs, out=out, seed=seed, profile=profile, as_json=as_json, trace=trace)
+    return run(schedule, inputs=pairs, params=own, out=out, seed=seed, profile=profile, as_json=as_json, trace=trace)

@@ -21,6 +21,7 @@ from omniflow.errors import InputError, OmniFlowError
 from omniflow.files import WriteError, write_bytes
 from omniflow.inputs import check_inputs
 from omniflow.loading import compile, load
+from omniflow.params import read_params
 from omniflow.request import Result, State
 from omniflow.trace import chrome_trace
 from omniflow_compiler.reader import read_schedule
@@ -38,6 +39,7 @@ def run(
     profile: str,
     as_json: bool,
     trace: bool,
+    params: Mapping[str, str] | None = None,
 ) -> int:
     """Runs one request and writes its artefacts into `out`; returns the exit code.
 
@@ -47,9 +49,10 @@ def run(
         compiled = schedule if isinstance(schedule, Schedule) else _find(schedule)
         values = read_inputs(compiled, inputs)
         check_inputs(compiled, values)
+        own = read_params(compiled, params or {})
         _check_folder(out)
         engine = load(compiled, profile=profile, trace=trace)
-        result = _run(engine, values, seed, make_progress(compiled, quiet=as_json))
+        result = _run(engine, values, own, seed, make_progress(compiled, quiet=as_json))
         return _report(engine, result, out, as_json=as_json)
     except InputError as error:
         return _say(str(error), MISUSED)
@@ -72,8 +75,8 @@ def _check_folder(out: Path) -> None:
         raise WriteError(f"cannot write into {out}: {(error.strerror or 'error').lower()}") from None
 
 
-def _run(engine: Engine, values: Mapping[str, Any], seed: int, progress: Progress) -> Result:
-    request = engine.submit(values, seed=seed, listener=progress.piece)
+def _run(engine: Engine, values: Mapping[str, Any], params: Mapping[str, Any], seed: int, progress: Progress) -> Result:
+    request = engine.submit(values, params=params, seed=seed, listener=progress.piece)
     with progress, _stopping_at_units(engine, request):
         while (result := engine.result(request)) is None:
             engine.step()

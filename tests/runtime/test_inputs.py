@@ -37,9 +37,9 @@ def test_inputs_that_do_not_fit_are_named(inputs: dict[str, Any], said: str) -> 
 @pytest.mark.parametrize(
     ("params", "said"),
     [
-        ({"think.temprature": 1}, "did you mean think.temperature?"),
-        ({"thinc.temperature": 1}, "did you mean think.temperature?"),
-        ({"temperature": 1}, "no param temperature"),
+        ({"think.temprature": 1}, "did you mean `think.temperature`?"),
+        ({"thinc.temperature": 1}, "did you mean `think.temperature`?"),
+        ({"temperature": 1}, "has no param temperature"),
     ],
 )
 def test_params_that_do_not_fit_are_named(params: dict[str, Any], said: str) -> None:

@@ -1,0 +1,104 @@
+"""A request's own parameters, `node.attribute`: named and typed as the attribute is declared, before anything runs."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from omniflow.errors import InputError
+from omniflow_compiler.attributes import convert_attribute
+from omniflow_compiler.expressions import Expression, ExpressionError
+from omniflow_compiler.library.library import BUILT_IN
+from omniflow_compiler.library.signature import Attribute
+from omniflow_compiler.schedule import Node, Schedule
+from omniflow_compiler.suggest import nearest
+
+SEED = Attribute(name="seed", type="int", minimum=0, doc="Seed of this node's draws, in place of the request's.")
+TEXTS = frozenset({"text", "bytes"})  # types that are written as they are
+
+
+def check_params(schedule: Schedule, given: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """`node.attribute` (`node.loop.attribute` of an inner loop, `node.seed`) to value, as attributes by node.
+
+    Errors: InputError listing every name that is not there and every value that does not fit its declaration.
+    """
+    known = {f"{node.id}.{name}": (node, name, attribute) for node in schedule.nodes for name, attribute in _of(node)}
+    found: dict[str, dict[str, Any]] = {}
+    problems = []
+    for key, value in given.items():
+        if key not in known:
+            problems.append(f"{schedule.program} has no param {key}; {_hint(key, known)}")
+            continue
+        node, name, attribute = known[key]
+        try:
+            found.setdefault(node.id, {})[name] = _fitting(node, attribute, value)
+        except ValueError as error:
+            problems.append(f"param {key} {error} ({node.place} has the node)")
+    if problems:
+        raise InputError("; ".join(problems))
+    return found
+
+
+def read_params(schedule: Schedule, written: Mapping[str, str]) -> dict[str, Any]:
+    """Values as they stand on a command line: JSON, or text where the attribute is one; unknown names stay.
+
+    Errors: InputError as `check_params`.
+    """
+    types = {f"{node.id}.{name}": attribute.type for node in schedule.nodes for name, attribute in _of(node)}
+    values = {key: text if types.get(key) in TEXTS else _json(text) for key, text in written.items()}
+    check_params(schedule, values)
+    return values
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
+
+
+def _of(node: Node) -> Iterator[tuple[str, Attribute]]:
+    declared = _declared(node.kind, node.name)
+    yield from ((name, declared[name]) for name in node.attributes if name in declared)
+    if SEED.name not in node.attributes:
+        yield SEED.name, SEED
+    if node.inner is not None:
+        inside = _declared("loop", node.inner.kind)
+        yield from ((f"{node.inner.loop}.{name}", inside[name]) for name in node.inner.attributes if name in inside)
+
+
+def _declared(kind: str, name: str) -> dict[str, Attribute]:
+    signatures: Mapping[str, Any] = BUILT_IN.ops if kind == "op" else BUILT_IN.loops
+    return {attribute.name: attribute for attribute in signatures[name].attributes} if name in signatures else {}
+
+
+def _fitting(node: Node, attribute: Attribute, value: Any) -> Any:
+    """The value as the attribute's type. Errors: ValueError."""
+    value = list(value) if isinstance(value, tuple | set | frozenset) else value
+    numbers = value if isinstance(value, list) else [value]
+    if any(isinstance(number, float) and not math.isfinite(number) for number in numbers):
+        raise ValueError("is not a finite number")
+    if attribute.type == "expression":
+        if isinstance(value, int) and value < 0:
+            raise ValueError(f"is {value}, the least allowed is 0")
+        if isinstance(value, str):
+            _check_names(node, value)
+    return convert_attribute(attribute, value)
+
+
+def _check_names(node: Node, text: str) -> None:
+    """An expression can only read the lengths that the schedule provides for. Errors: ValueError."""
+    try:
+        Expression(text).evaluate(dict.fromkeys(node.lengths, 1))
+    except ExpressionError as error:
+        raise ValueError(f"cannot be read: {error}") from None
+
+
+def _hint(key: str, known: Mapping[str, object]) -> str:
+    of_node = [name for name in known if name.startswith(key.rpartition(".")[0] + ".")]
+    near = nearest(key, of_node, most=1) or nearest(key, known, most=1)
+    if near:
+        return f"did you mean `{near[0]}`?"
+    return f"it has {', '.join(f'`{name}`' for name in sorted(of_node or known))}"
