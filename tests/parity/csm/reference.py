@@ -23,6 +23,7 @@ class Case:
 
     prompts: tuple[tuple[int, ...], ...]
     sample: bool = False
+    temperature: float = 0.9
     end: int | None = None
     suppress: tuple[int, ...] = tuple(range(CODES, VOCABULARY))
     max_frames: int = 14
@@ -112,7 +113,8 @@ def record(model: Any, case: Case, *, seed: int) -> Recording:
     mask = torch.tensor([[0] * missing + [1] * len(row) for missing, row in rows])
     end = PADDING if case.end is None else case.end  # padding is suppressed
     model.config.codebook_eos_token_id = end
-    sampled = {"temperature": 0.9, "top_k": 20, "depth_decoder_temperature": 0.9, "depth_decoder_top_k": 20}
+    own = {"temperature": case.temperature, "top_k": 20}
+    sampled = {**own, **{f"depth_decoder_{name}": value for name, value in own.items()}}
     with torch.no_grad():
         torch.manual_seed(seed)
         codes = model.generate(

@@ -36,7 +36,7 @@ def engine(folder: Path, program: str = "tensors") -> Engine:
 
 
 def params(case: Case) -> dict[str, Any]:
-    own: dict[str, Any] = {"temperature": 0.9, "top_k": 20} if case.sample else {"temperature": 0.0}
+    own: dict[str, Any] = {"temperature": case.temperature, "top_k": 20} if case.sample else {"temperature": 0.0}
     own["suppress"] = list(case.suppress)
     asked = {f"speak.{loop}{name}": value for loop in ("", "deepen.") for name, value in own.items()}
     stop = [] if case.end is None else [case.end]
@@ -87,11 +87,12 @@ def test_a_frame_of_end_codes_ends_the_speech_as_in_transformers(tiny: Reference
     lengths = []
     for start in range(8):
         prompt = tuple(3 + (7 * start + 5 * i) % 60 for i in range(6))
-        case = Case(prompts=(prompt,), end=0, suppress=few, max_frames=25)
-        own = outputs_of(engine(tiny.folder).run(inputs(case), params=params(case)))
-        assert own["codes"].tolist() == tiny.run(case).codes[0]
+        case = Case(prompts=(prompt,), sample=True, temperature=20.0, end=0, suppress=few, max_frames=25)
+        recording = tiny.run(case)
+        own = outputs_of(engine(tiny.folder).run(inputs(case), seed=recording.seed, rng="torch", params=params(case)))
+        assert own["codes"].tolist() == recording.codes[0]
         lengths.append(len(own["codes"]))
-    assert min(lengths) < 25
+    assert sum(length < 25 for length in lengths) > 4
 
 
 def test_a_speech_that_ends_at_once_is_silent(tiny: Reference) -> None:
