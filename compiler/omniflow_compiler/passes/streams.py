@@ -22,7 +22,7 @@ def check_streams(graph: ProgramGraph, types: Types, report: Report) -> None:
         if not node.is_known or edge.target_port is None or not edge.spec.is_sound:
             continue
         if edge.spec.streams:
-            _check_port(edge, edge.target_port, node, report)
+            _check_port(edge, edge.target_port, node, types, report)
             _check_end(edge, node, report)
         else:
             _check_no_attributes(edge, report)
@@ -32,7 +32,7 @@ def check_streams(graph: ProgramGraph, types: Types, report: Report) -> None:
     check_deadlock(graph, types, report)
 
 
-def _check_port(edge: Edge, port: Port, node: Node, report: Report) -> None:
+def _check_port(edge: Edge, port: Port, node: Node, types: Types, report: Report) -> None:
     if port.streams or node.each:
         if node.each and not port.streams:
             for name in CUTS:
@@ -41,6 +41,9 @@ def _check_port(edge: Edge, port: Port, node: Node, report: Report) -> None:
                     help = [f"`{edge.spec.target}` takes each item whole"]
                     report.add(codes.STREAM_ATTRIBUTE, written.key_span, f"`{name}` has no meaning here", help=help)
         return
+    arriving = types.inputs.get((node.id, port.name))
+    if arriving is not None and arriving.is_items and not port.pattern.is_items:
+        return  # reported as items that meet a port for one
     report.add(
         codes.STREAM_INTO_VALUE,
         edge.spec.span,

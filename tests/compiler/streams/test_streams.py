@@ -303,6 +303,13 @@ def test_a_loop_that_outlives_its_stream_is_told_to_say_what_it_reads(tmp_path: 
     assert found.help == ("did you mean `pad`?",)
 
 
+def test_items_that_meet_a_port_for_one_are_one_mistake(tmp_path: Path) -> None:
+    nodes = "s: {op: segment}, t: {op: tokenize, with: tokenizer}"
+    edges = "- prompt -> s.text\n- s.segments ~> t.text\n"
+    found = found_in(tmp_path, nodes, edges, "y: t.tokens", "prompt: text")
+    assert [f.code for f in found] == ["OF2108"]
+
+
 def test_when_empty_is_for_loops_that_step(tmp_path: Path) -> None:
     nodes, outputs = "a: {loop: think}, b: {op: slice}", "y: b.value"
     edges = "- prompt -> a.prompt\n- a.hidden ~> b.value: {when_empty: {hold: last}}\n"
