@@ -13,6 +13,7 @@ from omniflow.channel import Window
 from omniflow.loops.base import Done, Emit
 from omniflow.ops.base import Call
 from omniflow.ops.table import OPS
+from omniflow.rng import Source, own_generator
 
 
 def _call(
@@ -85,6 +86,39 @@ def test_a_slice_is_done_as_soon_as_it_has_its_elements() -> None:
     assert first[0].data[:, 0].tolist() == [1]
     assert isinstance(first[-1], Done)
     assert not any(isinstance(x, Done) for x in _call("slice", {}, window=window, is_end=False, start=0, stop=4))
+
+
+def test_windows_become_items_beside_each_other_with_what_they_are_cut_of() -> None:
+    value, beside = Window(_rows(5), 0, 1, 3, 1, False), Window(torch.arange(5), 0, 1, 3, 1, False)
+    call = Call(
+        values={}, windows={"value": value, "beside": beside}, params={}, component=None, memory=None, is_end=False
+    )
+    emits = [emit for emit in OPS["itemize"].run(call) if isinstance(emit, Emit)]
+    assert [emit.port for emit in emits] == ["value", "beside", "cut"]
+    assert all(emit.ends_item for emit in emits)
+    assert emits[2].data.tolist() == [1, 3]
+    frames = torch.arange(10)  # two for each element of the window
+    assert _one("crop", {"value": frames, "cut": emits[2].data}, scale=2).tolist() == [2, 3, 4, 5, 6, 7]
+
+
+def _noise(width: int, sizes: Sequence[int]) -> Tensor:
+    op, rng, pieces = OPS["noise"], Source(3, "noise", 0, shared=own_generator("torch", 3)), []
+    assert op.memory is not None
+    memory = op.memory()
+    for size in sizes:
+        call = Call(
+            values={}, windows={"like": Window(torch.zeros(size), 0, 0, size, 0, False)}, params={"width": width},
+            component=None, memory=memory, is_end=False, rng=rng,
+        )  # fmt: skip
+        pieces += [emit.data for emit in op.run(call) if isinstance(emit, Emit)]
+    return torch.cat(pieces)
+
+
+def test_noise_does_not_depend_on_how_its_stream_is_cut() -> None:
+    for width in (3, 20, 160):
+        assert torch.equal(_noise(width, [7]), _noise(width, [1, 4, 2]))
+    at_once = torch.randn(7, 160, generator=torch.Generator().manual_seed(3))
+    assert torch.equal(_noise(160, [2, 5]), at_once)
 
 
 def _places(tokens: Sequence[int], grids: Sequence[Sequence[int]]) -> list[list[int]]:

@@ -24,6 +24,11 @@ CODEC_BOS, CODEC_END, CODEC_PAD, CODEC_MASK = range(74, 78)
 MELS, WINDOW = 12, 6
 HIDDEN, CODE_MELS, VECTOR = 64, 8, 9
 VOICES = ("Chelsie", "Ethan")
+WORDS = ("<system>", "<user>", "<assistant>", *(f"w{i}" for i in range(3, VOCABULARY)))
+TEMPLATE = (
+    "{% for message in messages %}<{{ message['role'] }}> {{ message['content'] }} {% endfor %}"
+    "{% if add_generation_prompt %}<assistant>{% endif %}{% if tools %} tools{% endif %}"
+)
 _ROPE = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 3, 3]}
 _IDS = {
     "audio_token_index": AUDIO, "image_token_index": IMAGE, "video_token_index": VIDEO,
@@ -118,6 +123,16 @@ def build(folder: Path, seed: int, *, block: int = 6) -> Any:
     }
     torch.save(voices, folder / "spk_dict.pt")
     return Qwen2_5OmniForConditionalGeneration.from_pretrained(folder, dtype=torch.float32).eval()
+
+
+def add_tokenizer(folder: Path) -> None:
+    """One id per word, `w3` for words it does not know, and a chat template."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="w3"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer.save(str(folder / "tokenizer.json"))
+    (folder / "chat_template.jinja").write_text(TEMPLATE, encoding="utf-8")
 
 
 def _unclamped(vocoder: Any, mel: Tensor) -> Tensor:

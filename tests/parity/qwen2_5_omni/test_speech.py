@@ -16,10 +16,6 @@ from tests.parity.qwen2_5_omni.reference import Case
 from tests.parity.qwen2_5_omni.running import SPECS, outputs_of
 
 pytestmark = pytest.mark.hf
-TEMPLATE = (
-    "{% for message in messages %}<{{ message['role'] }}> {{ message['content'] }} {% endfor %}"
-    "{% if add_generation_prompt %}<assistant>{% endif %}{% if tools %} tools{% endif %}"
-)
 NEVER = reference.VOCABULARY - 1  # an id that ends no reply here
 GREEDY = {
     "think.max_tokens": 12,
@@ -32,15 +28,9 @@ GREEDY = {
 @pytest.fixture(scope="module")
 def folder(tiny: Reference, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The checkpoint with a tokenizer of one id per word."""
-    from tokenizers import Tokenizer, models, pre_tokenizers
-
     path = tmp_path_factory.mktemp("speaking") / "model"
     shutil.copytree(tiny.folder, path)
-    words = ["<system>", "<user>", "<assistant>", *(f"w{i}" for i in range(3, reference.VOCABULARY))]
-    tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="w3"))
-    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    tokenizer.save(str(path / "tokenizer.json"))
-    (path / "chat_template.jinja").write_text(TEMPLATE, encoding="utf-8")
+    reference.add_tokenizer(path)
     return path
 
 
@@ -53,8 +43,7 @@ def test_a_prompt_is_answered_in_text_and_speech_as_transformers_answers_its_tok
     system = schedule.node("tokenize").attributes["system"]
     ids = (0, *[3] * len(system.split()), 1, 9, 10, 11, 2)  # what is no word of the tokenizer is its unknown one
     expected = reference.record(tiny.model, Case(prompts=(ids,), max_codes=12, eos=NEVER), seed=5)
-    words = ["<system>", "<user>", "<assistant>", *(f"w{i}" for i in range(3, reference.VOCABULARY))]
-    assert own["text"] == " ".join(words[i] for i in expected.text[0])
+    assert own["text"] == " ".join(reference.WORDS[i] for i in expected.text[0])
     torch.testing.assert_close(own["audio"], expected.waves[0], atol=1e-5, rtol=0)
 
 
