@@ -144,7 +144,7 @@ def run(
         typer.Option("--param", metavar="NODE.ATTRIBUTE=VALUE", help="For this request, e.g. speak.temperature=0.9."),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Seed of everything random.")] = 0,
-    profile: Annotated[str, typer.Option(help="serve or rollout.")] = "serve",
+    profile: Annotated[str | None, typer.Option(help="serve, rollout or test; by default serve.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the run record.")] = False,
     trace: Annotated[bool, typer.Option("--trace/--no-trace", help="Write trace.json.")] = True,
 ) -> None:

@@ -66,6 +66,8 @@ FIXED_LEVEL = _code("OF1402", "level of an error cannot be changed")
 UNUSED_SUPPRESSION = _code("OF1403", "suppression silences nothing", level="warning", lint=True)
 BAD_SUPPRESSION = _code("OF1404", "suppression cannot be read")
 
+FAULTS = _code("OF1501", "faults outside the test profile")
+
 TWO_PRODUCERS = _code("OF2001", "two producers for one port")
 MISSING_INPUT = _code("OF2002", "required input has no producer")
 SELF_LOOP = _code("OF2003", "node feeds itself")
@@ -77,6 +79,8 @@ WRONG_ROLE = _code("OF2008", "expert has the wrong role")
 CAPABILITY = _code("OF2009", "capability is declared but no program reaches it")
 UNUSED_INPUT = _code("OF2010", "program input is never read", lint=True)
 NO_EXIT = _code("OF2011", "ring leads to no output", lint=True)
+CACHE_KIND = _code("OF2012", "cache is of another kind than the loop uses")
+CACHE_REUSE = _code("OF2013", "expert cannot reuse what is cached")
 
 BASE_MISMATCH = _code("OF2101", "types do not match")
 DTYPE_MISMATCH = _code("OF2102", "dtypes do not match")

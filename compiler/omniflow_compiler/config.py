@@ -8,6 +8,7 @@ from pathlib import Path
 
 from omniflow_compiler import codes
 from omniflow_compiler.diagnostics import Report
+from omniflow_compiler.faults import FaultSpec, parse_faults
 from omniflow_compiler.load import Mapping, Scalar, read_document
 from omniflow_compiler.names import unknown
 from omniflow_compiler.params import COMMAND_LINE
@@ -26,6 +27,9 @@ class Config:
     devices: MappingOf[str, Name] = field(default_factory=dict)
     dtypes: MappingOf[str, Name] = field(default_factory=dict)
     budgets: MappingOf[str, int] = field(default_factory=dict)
+    profile: str | None = None
+    unit_seconds: float | None = None
+    faults: tuple[FaultSpec, ...] = ()
 
 
 def read_config(path: Path, sources: SourceSet, report: Report) -> Config:
@@ -57,7 +61,20 @@ def parse_config(tree: Mapping, report: Report) -> Config:
         devices=_names(tree, "devices"),
         dtypes=_names(tree, "dtypes"),
         budgets=budgets,
+        profile=_text(tree, "profile"),
+        unit_seconds=_number(tree, "unit_seconds"),
+        faults=parse_faults(tree, report),
     )
+
+
+def _text(tree: Mapping, key: str) -> str | None:
+    value = tree.get(key)
+    return str(value.value) if isinstance(value, Scalar) else None
+
+
+def _number(tree: Mapping, key: str) -> float | None:
+    value = tree.get(key)
+    return float(value.value) if isinstance(value, Scalar) and isinstance(value.value, int | float) else None
 
 
 def _scalars(tree: Mapping, key: str) -> dict[str, Scalar]:

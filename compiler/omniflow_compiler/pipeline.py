@@ -16,6 +16,7 @@ from omniflow_compiler.cards import sibling_programs
 from omniflow_compiler.config import Config, command_line, parse_config, place_components, read_config
 from omniflow_compiler.diagnostics import Report
 from omniflow_compiler.expand import expand_graphs
+from omniflow_compiler.faults import check_faults
 from omniflow_compiler.files import Chain
 from omniflow_compiler.graph import ProgramGraph
 from omniflow_compiler.include import read_card
@@ -110,7 +111,10 @@ def _compile_document(path: Path, sources: SourceSet, options: Options, report: 
     _check_params(overrides, whole.card.params, whole.program.params, report)
     card = place_components(whole.card, config, options.devices, report)
     options = replace(options, budgets={**config.budgets, **options.budgets})
-    return _compile(replace(whole, card=card), path, kind, sources, options, report)
+    compilation = _compile(replace(whole, card=card), path, kind, sources, options, report)
+    if compilation.schedule is not None:
+        check_faults(config.faults, compilation.schedule, config.unit_seconds, report)
+    return compilation if not report.num_errors else replace(compilation, schedule=None)
 
 
 def _check_suppressions(name: str, report: Report) -> None:

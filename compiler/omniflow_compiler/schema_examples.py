@@ -87,5 +87,6 @@ FIELD_EXAMPLES: Mapping[str, Mapping[str, list[Any]]] = {
         "devices": [{"default": "cuda", "vocoder": "cpu"}],
         "dtypes": [{"thinker": "bfloat16"}],
         "budgets": [{"cpu": "4 GiB"}],
+        "faults": [[{"node": "think", "unit": 3, "do": "nan", "request": 1}]],
     },
 }

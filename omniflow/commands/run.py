@@ -6,13 +6,14 @@ import json
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from omniflow.artefacts import Artefact, artefact
+from omniflow.batcher import Limits
 from omniflow.catalog import find_spec
 from omniflow.commands.progress import Progress, make_progress
 from omniflow.commands.values import read_inputs
@@ -40,6 +41,8 @@ def run(
     as_json: bool,
     trace: bool,
     params: Mapping[str, str] | None = None,
+    limits: Limits | None = None,
+    faults: Sequence[Mapping[str, Any]] = (),
 ) -> int:
     """Runs one request and writes its artefacts into `out`; returns the exit code.
 
@@ -51,7 +54,7 @@ def run(
         check_inputs(compiled, values)
         own = read_params(compiled, params or {})
         _check_folder(out)
-        engine = load(compiled, profile=profile, trace=trace)
+        engine = load(compiled, limits=limits, profile=profile, trace=trace, faults=faults)
         result = _run(engine, values, own, seed, make_progress(compiled, quiet=as_json))
         return _report(engine, result, out, as_json=as_json)
     except InputError as error:
