@@ -16,7 +16,7 @@ class Limits:
     width: most units in a batch; step_tokens: most positions in an autoregressive batch, of which at least
     `min_prefill` are left to prompts; running: most requests in work at once; queued: most requests waiting, whose
     inputs hold at most `queued_bytes`. unit_seconds: how long a call of an expert may take; None waits for ever and
-    saves a hand-over between threads per batch. feature_bytes: what encoders gave is kept within so many bytes.
+    saves a hand-over between threads per batch.
     batch_invariant: every unit is computed alone, so that its bits never depend on its neighbours.
     """
 
@@ -27,7 +27,6 @@ class Limits:
     queued: int = 100_000
     queued_bytes: int = 1 << 30
     unit_seconds: float | None = None
-    feature_bytes: int = 0
     batch_invariant: bool = False
 
 

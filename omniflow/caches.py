@@ -7,7 +7,7 @@ component whose weights are updated in place gets another `weights`, so that not
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -34,27 +34,27 @@ class Origins:
     """The origins of a loaded schedule's components. Updates are counted per expert, by whichever engine they come."""
 
     def __init__(self, schedule: Schedule, experts: Mapping[str, Any]) -> None:
+        self._card = schedule.card
+        self._specs = {spec.name: spec for spec in schedule.experts}
         self._experts = experts
-        self._loaded = {spec.name: _origin(spec, schedule.card, experts[spec.name]) for spec in schedule.experts}
 
     def of(self, component: str) -> Origin:
-        """Errors: KeyError for a component that the schedule does not name."""
-        origin = self._loaded[component]
-        updates = _UPDATES.get(self._experts[component], 0)
-        return replace(origin, weights=f"{origin.weights}+{updates}") if updates else origin
+        """The origin of what the component computes now. Errors: KeyError for one that the schedule does not name."""
+        spec, expert = self._specs[component], self._experts[component]
+        if expert not in _WEIGHTS:
+            _WEIGHTS[expert] = weights_of(spec)
+        updates = _UPDATES.get(expert, 0)
+        weights = f"{_WEIGHTS[expert]}+{updates}" if updates else _WEIGHTS[expert]
+        return Origin(card=self._card, component=component, weights=weights, dtype=spec.dtype)
 
     def update(self, component: str) -> None:
         """The component's weights are not what they were. Errors: KeyError."""
-        expert = self._experts[component]
+        expert = self._experts[self._specs[component].name]
         _UPDATES[expert] = _UPDATES.get(expert, 0) + 1
 
 
 _UPDATES: WeakKeyDictionary[Any, int] = WeakKeyDictionary()  # of this process, as experts are
-_WEIGHTS: WeakKeyDictionary[Any, str] = WeakKeyDictionary()  # as they were when the expert was first bound
-
-
-def _origin(spec: Expert, card: str, expert: Any) -> Origin:
-    return Origin(card=card, component=spec.name, weights=_WEIGHTS.setdefault(expert, weights_of(spec)), dtype=spec.dtype)
+_WEIGHTS: WeakKeyDictionary[Any, str] = WeakKeyDictionary()  # as they were when the expert was first asked for
 
 
 def weights_of(spec: Expert) -> str:

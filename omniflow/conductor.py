@@ -112,7 +112,7 @@ class Conductor:
             lane.unit = None
             if lane.is_over:
                 continue
-            number = run.count.add(unit.kind, share, now)
+            number = run.count.add(unit.kind, share, now, unit.cached)
             if self.agenda.trace is not None:
                 self.agenda.trace.units.append(_event(unit, number, outcome.seconds, now, len(units)))
             if type(result) is BadResult:
@@ -189,8 +189,9 @@ class Conductor:
 def _event(unit: Unit, number: int, seconds: float, now: float, width: int) -> UnitEvent:
     run = unit.lane.node
     return UnitEvent(
-        now - seconds, seconds, run.request.id, run.bound.spec.id, unit.kind, unit.lane.item, number, unit.grant, width
-    )
+        now - seconds, seconds, run.request.id, run.bound.spec.id, unit.kind, unit.lane.item, number, unit.grant, width,
+        unit.cached,
+    )  # fmt: skip
 
 
 def describe(error: Exception) -> str:

@@ -54,6 +54,8 @@ class Engine:
         self.faults = read_faults(faults, bound.schedule, profile=profile, unit_seconds=unit_seconds)
         self.executor = Executor(unit_seconds=unit_seconds, faults=self.faults)
         self.metrics = Metrics()
+        if self.limits.batch_invariant:
+            bound.pools.keep_exact()
         self.queue = Queue(self.limits)
         self.waiting: dict[int, Request] = {}  # those in the queue, by id
         self.running: dict[int, Request] = {}

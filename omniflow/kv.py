@@ -157,11 +157,11 @@ class KvArena(ExtentLedger):
         self.keys: Tensor = torch.zeros(shape, dtype=dtype, device=device)
         self.values: Tensor = torch.zeros(shape, dtype=dtype, device=device)
 
-    def copy(self, source: Extent, target: Extent, num_tokens: int) -> None:
-        """The first `num_tokens` keys and values of one extent into another one."""
-        old, new = source.start, target.start
-        self.keys[:, new : new + num_tokens] = self.keys[:, old : old + num_tokens]
-        self.values[:, new : new + num_tokens] = self.values[:, old : old + num_tokens]
+    def copy(self, source: Extent, target: Extent, start: int, stop: int) -> None:
+        """Keys and values of slots `start .. stop` of one extent into the same ones of another."""
+        old, new = slice(source.start + start, source.start + stop), slice(target.start + start, target.start + stop)
+        self.keys[:, new] = self.keys[:, old]
+        self.values[:, new] = self.values[:, old]
 
     @property
     def num_bytes(self) -> int:

@@ -28,8 +28,9 @@ HELP = {
     "omniflow_requests_running": "Requests in work.",
     "omniflow_open_sequences": "Sequences that hold cache, by expert.",
     "omniflow_cache_tokens_used": "Tokens of cache that are leased, by expert.",
-    "omniflow_feature_bytes_kept": "Bytes of encoders' inputs and features that are kept.",
-    "omniflow_feature_hits_total": "Encodings that were not computed again.",
+    "omniflow_cached_total": "Tokens (of encoders: items) that requests found computed before, by node.",
+    "omniflow_kept_sequences": "Finished sequences that prompts may begin with, by expert.",
+    "omniflow_kept_feature_bytes": "Bytes of encoders' inputs and features that are kept, by cache.",
 }
 GAUGES = frozenset(name for name in HELP if not name.endswith(("_total", "_sum", "_count")))
 
@@ -52,6 +53,8 @@ class Metrics:
         """A request ended."""
         self.totals["omniflow_requests_total", (("state", str(request.state)),)] += 1
         for run in request.nodes:
+            if run.count.cached:
+                self.totals["omniflow_cached_total", (("node", run.bound.spec.id),)] += run.count.cached
             for kind, count in run.count.units.items():
                 self.totals["omniflow_units_total", (("kind", kind), ("node", run.bound.spec.id))] += count
         for name, outlet in request.outlets.items():
@@ -82,10 +85,12 @@ def _gauges(engine: Engine) -> list[tuple[str, Labels, float]]:
         ("omniflow_queue_bytes", (), engine.queue.num_bytes),
         ("omniflow_requests_running", (), len(engine.running)),
     ]
-    found.append(("omniflow_feature_bytes_kept", (), engine.features.num_bytes))
-    found.append(("omniflow_feature_hits_total", (), engine.features.num_hits))
+    for name, cache in engine.bound.stores.features.items():
+        found.append(("omniflow_kept_feature_bytes", (("cache", name),), cache.num_bytes))
     for pool in engine.bound.pools.pools:
         found.append(("omniflow_open_sequences", (("expert", pool.name),), pool.live))
+        if pool.reuse is not None:
+            found.append(("omniflow_kept_sequences", (("expert", pool.name),), pool.num_kept))
         if pool.num_used is not None:
             found.append(("omniflow_cache_tokens_used", (("expert", pool.name),), pool.num_used))
     return found

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from torch import Tensor
 
+from omniflow.caches import Origin
 from omniflow.kv import ExtentLedger
-from omniflow.roles import Autoregressor, SequenceState
+from omniflow.prefixes import ID_BYTES, Prefixes
+from omniflow.roles import Autoregressor, Forks, SequenceState
 
 
 @runtime_checkable
@@ -55,12 +58,22 @@ class Turns:
             self._owner, self._count = None, 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reuse:
+    """What a pool needs so that its sequences may begin as others did."""
+
+    expert: Forks
+    prefixes: Prefixes
+    origin: Callable[[], Origin]  # of what is computed now
+
+
 class Pool:
     """The open sequences of one expert. All loops bound to the expert share it."""
 
-    def __init__(self, name: str, expert: Autoregressor) -> None:
+    def __init__(self, name: str, expert: Autoregressor, reuse: Reuse | None = None) -> None:
         self.name = name
         self.expert = expert
+        self.reuse = reuse
         self.turns = Turns()
         self._open: dict[int, SequenceState] = {}
 
@@ -68,6 +81,11 @@ class Pool:
     def live(self) -> int:
         """Sequences that are open."""
         return len(self._open)
+
+    @property
+    def num_kept(self) -> int:
+        """Finished sequences that later prompts may begin with; they make room for whoever needs it."""
+        return 0 if self.reuse is None else self.reuse.prefixes.num_kept
 
     @property
     def num_used(self) -> int | None:
@@ -81,24 +99,76 @@ class Pool:
         if arena is not None and max_positions > arena.num_tokens:
             raise NeverFits(f"it needs {max_positions} positions and the cache of {self.name} has {arena.num_tokens}")
         sequence = self.expert.open(conditions, max_positions=max_positions)
+        while sequence is None and self._make_room():
+            sequence = self.expert.open(conditions, max_positions=max_positions)
         if sequence is not None:
             self._open[id(sequence)] = sequence
         elif not self._open:
             raise NeverFits(f"it needs {max_positions} positions, more than the empty cache of {self.name} gives")
         return sequence
 
-    def close(self, sequence: SequenceState) -> None:
-        """Gives a sequence back. Errors: PoolError when it is not open."""
+    def touch(self, ids: bytes) -> None:
+        """A prompt waits to be read: what it may begin with is the last to make room."""
+        if self.reuse is not None:
+            self.reuse.prefixes.find(self.reuse.origin(), ids, most=len(ids) // ID_BYTES - 1)
+
+    def share(self, sequence: SequenceState, ids: bytes) -> int:
+        """Fills a sequence with what others have cached of its prompt (int64 as bytes) but for the last token.
+
+        Gives how many tokens that spares. From now on others may begin with what this one has.
+        """
+        if self.reuse is None:
+            return 0
+        prefixes, origin, before = self.reuse.prefixes, self.reuse.origin(), sequence.num_cached
+        hit = prefixes.find(origin, ids, most=len(ids) // ID_BYTES - 1)
+        if hit is not None and hit.num_tokens > before:
+            self.reuse.expert.fork(hit.entry.sequence, sequence, hit.num_tokens)
+        prefixes.follow(origin, ids, sequence)
+        return sequence.num_cached - before
+
+    def keep(self, sequence: SequenceState, ids: bytes) -> None:
+        """Gives a sequence back that later prompts may begin with: it has cached `ids`. Errors: PoolError."""
+        if self.reuse is None or not sequence.num_cached:
+            self.close(sequence)
+            return
+        self._take(sequence)
+        closed = self.reuse.prefixes.keep(self.reuse.origin(), ids, sequence)
+        if sequence not in closed:
+            self.reuse.expert.trim(sequence, len(ids) // ID_BYTES)
+        for each in closed:
+            self.expert.close(each)
+
+    def clear(self) -> None:
+        """Closes all that is kept."""
+        while self._make_room():
+            pass
+
+    def _make_room(self) -> bool:
+        """Closes the kept sequence that was unused the longest, if there is one."""
+        sequence = None if self.reuse is None else self.reuse.prefixes.take_oldest()
+        if sequence is None:
+            return False
+        self.expert.close(sequence)
+        return True
+
+    def _take(self, sequence: SequenceState) -> None:
         if self._open.pop(id(sequence), None) is None:
             raise PoolError(f"a sequence of {self.name} was closed twice")
+
+    def close(self, sequence: SequenceState) -> None:
+        """Gives a sequence back. Errors: PoolError when it is not open."""
+        self._take(sequence)
+        if self.reuse is not None:
+            self.reuse.prefixes.forget(sequence)
         self.expert.close(sequence)
 
     def check(self) -> None:
         """Recounts. Errors: PoolError when the expert's ledger holds more or fewer sequences than are open."""
         if isinstance(self.expert, Pooled):
             usage, recount = self.expert.arena.usage(), self.expert.arena.recount()
-            if usage != recount or recount.num_live != self.live:
-                raise PoolError(f"{self.name}: {self.live} open sequences, ledger says {usage}, recounted {recount}")
+            if usage != recount or recount.num_live != self.live + self.num_kept:
+                held = f"{self.live} open sequences and {self.num_kept} kept"
+                raise PoolError(f"{self.name}: {held}, ledger says {usage}, recounted {recount}")
 
 
 class Pools:
@@ -111,6 +181,17 @@ class Pools:
     def live(self) -> int:
         """Open sequences of all experts."""
         return sum(pool.live for pool in self.pools)
+
+    @property
+    def num_kept(self) -> int:
+        """Finished sequences that are kept, of all experts."""
+        return sum(pool.num_kept for pool in self.pools)
+
+    def keep_exact(self) -> None:
+        """From now on sequences begin as others did only where that changes no bit."""
+        for pool in self.pools:
+            if pool.reuse is not None and not pool.reuse.expert.is_exact:
+                pool.reuse = None
 
     def check(self) -> None:
         """Recounts all. Errors: PoolError."""

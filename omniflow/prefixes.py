@@ -13,7 +13,7 @@ from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from omniflow.caches import Origin
-from omniflow.roles import Autoregressor, SequenceState
+from omniflow.roles import SequenceState
 
 ID_BYTES = 8  # ids are int64, as bytes
 MAX_LOOKED_AT = 64  # sequences that are compared beyond their last whole block, the newest first
@@ -81,7 +81,8 @@ class Prefixes:
 
     def follow(self, origin: Origin, ids: bytes, sequence: SequenceState) -> None:
         """A sequence in work is being filled with these ids."""
-        self._add(Entry(origin=origin, ids=ids, sequence=sequence))
+        if id(sequence) not in self._entries:
+            self._add(Entry(origin=origin, ids=ids, sequence=sequence))
 
     def keep(self, origin: Origin, ids: bytes, sequence: SequenceState) -> list[SequenceState]:
         """A finished sequence with these ids stays. Gives those that are not worth their room now: kept ones that it
@@ -162,9 +163,9 @@ def _common(a: bytes, b: bytes, start: int, length: int) -> int:
     return at // ID_BYTES
 
 
-def prefixes_of(expert: Autoregressor, block_tokens: int) -> Prefixes:
+def prefixes_of(expert: object, block_tokens: int) -> Prefixes:
     """The sequences of an expert, whichever engines of this process they belong to: they share its room."""
     return _PREFIXES.setdefault(expert, Prefixes(block_tokens=block_tokens))
 
 
-_PREFIXES: WeakKeyDictionary[Autoregressor, Prefixes] = WeakKeyDictionary()
+_PREFIXES: WeakKeyDictionary[object, Prefixes] = WeakKeyDictionary()

@@ -75,11 +75,15 @@ class Autoregressor(Protocol):
 class Forks(Protocol):
     """What an autoregressive expert adds when a sequence may begin with what another one has cached."""
 
-    def fork(self, source: SequenceState, target: SequenceState, num_tokens: int) -> None:
-        """Gives `target`, which is empty, the first `num_tokens` of `source` as a copy; `source` stays as it is."""
+    @property
+    def is_exact(self) -> bool:
+        """Whether a position's bits are the same whatever else is in its step and however its prompt is cut."""
 
-    def trim(self, sequence: SequenceState) -> None:
-        """Gives the room back that a sequence would need only to grow: it will not any more."""
+    def fork(self, source: SequenceState, target: SequenceState, num_tokens: int) -> None:
+        """Gives `target`, which is shorter and has begun as `source` has, its first `num_tokens` as a copy."""
+
+    def trim(self, sequence: SequenceState, num_tokens: int) -> None:
+        """Cuts a sequence, which will not grow any more, to its first `num_tokens` and gives the other room back."""
 
 
 class Tokenizer(Protocol):

@@ -24,6 +24,7 @@ class UnitEvent(NamedTuple):
     number: int
     size: int
     width: int
+    cached: int  # of what it wanted, found done before
 
 
 class TransferEvent(NamedTuple):
@@ -65,6 +66,7 @@ class NodeCount:
 
     units: Counter[str] = field(default_factory=Counter)
     num_units: int = 0
+    cached: int = 0  # tokens (of an encoder: items) that were found done before
     seconds: float = 0.0
     emitted: dict[str, int] = field(default_factory=dict)  # elements by output port
     items: int = 0
@@ -72,8 +74,9 @@ class NodeCount:
     first: float | None = None  # when its first unit ended
     last: float | None = None
 
-    def add(self, kind: str, seconds: float, now: float) -> int:
+    def add(self, kind: str, seconds: float, now: float, cached: int) -> int:
         """Counts a unit; returns its index among the node's."""
+        self.cached += cached
         index = self.num_units
         self.num_units = index + 1
         self.units[kind] += 1
@@ -117,6 +120,8 @@ def _names(tracks: Mapping[str, int], units: Sequence[UnitEvent]) -> list[dict[s
 def _unit_events(unit: UnitEvent, node: Node, tracks: Mapping[str, int]) -> list[dict[str, Any]]:
     track = tracks.get(node.expert or "", 0) if node.kind == "loop" else 0
     args = {"place": str(node.place), "item": unit.item, "unit": unit.number, "size": unit.size, "width": unit.width}
+    if unit.cached:
+        args["cached"] = unit.cached
     base = {"name": f"{unit.node} {unit.kind}", "cat": unit.kind, "ph": "X", "ts": _micros(unit.start)}
     base |= {"dur": _micros(unit.seconds), "args": args | {"request": unit.request}}
     return [{**base, "pid": EXPERTS, "tid": track}, {**base, "pid": REQUESTS, "tid": unit.request}]

@@ -189,6 +189,7 @@ def _caches(graph: ProgramGraph, plan: Plan) -> Iterable[Cache]:
             kind=spec.kind,
             max_bytes=spec.max_bytes,
             block_tokens=spec.block_tokens,
+            reuse=spec.reuse,
             place=place(spec.name.span),
         )
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from omniflow_compiler import codes
 from omniflow_compiler.attributes import check_attributes
+from omniflow_compiler.caching import check_cache
 from omniflow_compiler.checkpoint import read_size
 from omniflow_compiler.diagnostics import Edit, Label, Report
 from omniflow_compiler.expressions import Expression, ExpressionError
@@ -86,6 +87,7 @@ def _loop(
         _wrong_role(name, spec, component, components, report)
         return None
     _check_ids(attributes, spec, component, report)
+    check_cache(spec, component, card, report)
     inner = resolve_inner(spec, card, components, library, report)
     if inner is None and spec.inner is not None:
         return None

@@ -89,13 +89,17 @@ class Expert:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cache:
-    """A pool that loops lease from."""
+    """A pool that loops lease from (`paged_kv`), or what encoders gave (`features`).
+
+    `reuse` is `prefix` when prompts may begin with what others have cached, else empty.
+    """
 
     name: str
     kind: str
     max_bytes: int
     block_tokens: int
     place: Place
+    reuse: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -65,12 +65,13 @@ class InnerSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheSpec:
-    """A pool that loops lease from."""
+    """A pool that loops lease from, or what encoders gave. reuse: `prefix`, or empty."""
 
     name: Name
     kind: str
     max_bytes: int
     block_tokens: int
+    reuse: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,7 +38,9 @@ class NullSequence(SequenceState):
 
 
 class NullLanguage:
-    """Role Autoregressor, Embedder. Hidden state t is a hash of the weighted sum of all inputs up to t."""
+    """Role Autoregressor, Embedder, Forks. Hidden state t is a hash of the weighted sum of all inputs up to t."""
+
+    is_exact = True
 
     def __init__(self, *, vocab_size: int, seed: int, start_ids: Sequence[int], arena: ExtentLedger) -> None:
         generator = torch.Generator().manual_seed(seed)
@@ -77,14 +79,16 @@ class NullLanguage:
     def fork(self, source: SequenceState, target: SequenceState, num_tokens: int) -> None:
         assert isinstance(source, NullSequence)
         assert isinstance(target, NullSequence)
-        target.past[:num_tokens] = source.past[:num_tokens]
+        new = slice(target.num_cached, num_tokens)
+        target.past[new] = source.past[new]
         target.num_cached = num_tokens
 
-    def trim(self, sequence: SequenceState) -> None:
+    def trim(self, sequence: SequenceState, num_tokens: int) -> None:
         assert isinstance(sequence, NullSequence)
         assert sequence.extent is not None
-        sequence.extent = self.arena.trim(sequence.extent, sequence.num_cached)
-        sequence.past = sequence.past[: sequence.num_cached].clone()
+        sequence.extent = self.arena.trim(sequence.extent, num_tokens)
+        sequence.past = sequence.past[:num_tokens].clone()
+        sequence.num_cached = num_tokens
 
     def step(self, rows: Sequence[TokenRows]) -> list[StepResult]:
         sequences = [_sequence(row) for row in rows]

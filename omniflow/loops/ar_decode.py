@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
@@ -13,6 +14,7 @@ from omniflow.lease import Lease
 from omniflow.loops.base import BadResult, Done, Emit, Loop, Start, Stream, Unit, Wait
 from omniflow.loops.sampling import PLAIN, Choice, Sampling, choose, read_sampling
 from omniflow.pool import Pool
+from omniflow.prefixes import ID_BYTES
 from omniflow.rng import Source
 from omniflow.roles import Autoregressor, Embedder, NamesRows, Primed, SequenceState, StepResult, TokenRows
 from omniflow_compiler.schedule import Node
@@ -29,6 +31,7 @@ PROMPT = "prompt_"  # what hidden states of the prompt are named with
 class Decoding:
     """One sequence. `prompt` (ids [P] or embeddings [P, D]), then each chosen token is fed; `num_fed` counts both."""
 
+    pool: Pool
     sampling: Sampling
     rng: Source
     prompt: Tensor
@@ -47,6 +50,8 @@ class Decoding:
     tokens: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     num_fed: int = 0
+    ids: bytes = b""  # of the prompt, where its cache follows from ids alone and nobody needs its hidden states
+    is_shared: bool = False  # others may begin with what is cached
     feed: Tensor | None = None  # the token to put in next, int64 [1], or its frame [1, codes]
     row: Tensor | str | None = None  # what the condition adds to it, [1, D]
     sequence: SequenceState | None = None
@@ -63,6 +68,12 @@ class Decoding:
             if exact is not None:
                 self.max_tokens, self.bound = min(exact, self.max_tokens), None
         return len(self.forced) or self.max_tokens
+
+    @property
+    def cached_ids(self) -> bytes:
+        """The ids whose keys and values follow from ids alone: those fed, or only the prompt's where rows are added."""
+        is_plain = self.condition is None and not self.feeds
+        return (self.ids + (array("q", self.tokens).tobytes() if is_plain else b""))[: self.num_fed * ID_BYTES]
 
     @property
     def is_full(self) -> bool:
@@ -131,10 +142,15 @@ class ARDecode(Loop[Decoding]):
         forced, ids = start.values.get("forced"), start.values.get("prompt")
         sampling = read_sampling(start.params)
         conditions = {k: v for k, v in start.values.items() if k not in PROMPT_PORTS and isinstance(v, Tensor)}
+        prompt = self._prompt(start.values, conditions, has_forced=forced is not None and len(forced) > 0)
+        wants_prompt = any(port.startswith(PROMPT) for port in start.wanted - OTHER_PORTS)
+        may_reuse = self.pool.reuse is not None and prompt.ndim == 1 and not conditions and not wants_prompt
         return Decoding(
+            pool=self.pool,
             sampling=sampling,
             rng=start.rng,
-            prompt=self._prompt(start.values, conditions, has_forced=forced is not None and len(forced) > 0),
+            prompt=prompt,
+            ids=array("q", prompt.tolist()).tobytes() if may_reuse else b"",
             conditions=conditions,
             condition=start.streams.get("condition"),
             forced=tuple(forced.tolist()) if forced is not None else (),
@@ -146,7 +162,7 @@ class ARDecode(Loop[Decoding]):
             hands_on="kv" in start.wanted,
             owner=start.owner,
             wants_logprobs=start.rollout or "logprobs" in start.wanted,
-            wants_prompt=any(port.startswith(PROMPT) for port in start.wanted - OTHER_PORTS),
+            wants_prompt=wants_prompt,
             feeds_last=bool(start.params.get("feed_last", True)),
         )
 
@@ -177,6 +193,8 @@ class ARDecode(Loop[Decoding]):
                 return Done("bound")
             if state.hands_on and not self.pool.turns.may(state.owner):
                 return Wait(TURN)
+            if state.ids:
+                self.pool.touch(state.ids)
             state.sequence = self.pool.open(state.conditions, max_positions=len(state.prompt) + state.limit)
             if state.sequence is None:
                 return Wait(POOL)
@@ -198,6 +216,9 @@ class ARDecode(Loop[Decoding]):
     @torch.inference_mode()
     def execute(self, expert: Autoregressor, units: Sequence[Unit]) -> list[Step | BadResult]:
         """One step of the expert over prefill chunks and tokens alike."""
+        for unit in units:
+            if unit.kind == PREFILL and unit.state.ids:
+                _share(unit)
         rows = _rows(expert, units)
         before = [row.sequence.num_cached for row in rows]
         try:
@@ -265,7 +286,21 @@ class ARDecode(Loop[Decoding]):
             sequence, state.sequence = state.sequence, None
             if state.hands_on:
                 self.pool.turns.left(state.owner)
-            self.pool.close(sequence)
+            if state.is_shared and state.reason is not None:
+                self.pool.keep(sequence, state.cached_ids)
+            else:
+                self.pool.close(sequence)
+
+
+def _share(unit: Unit) -> None:
+    """Takes of a prompt what others have cached by now: prompts that come together read what they share together."""
+    state: Decoding = unit.state
+    assert state.sequence is not None
+    found = state.pool.share(state.sequence, state.ids)
+    state.is_shared = True
+    state.num_fed += found
+    unit.cached += found
+    unit.grant = min(unit.grant, len(state.prompt) - state.num_fed)
 
 
 def _rows(expert: Autoregressor, units: Sequence[Unit]) -> list[TokenRows]:

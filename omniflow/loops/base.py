@@ -54,10 +54,11 @@ class Unit:
     """The next work unit of one state. Units with equal `key` run as one forward, whatever request they are from.
 
     `size` is how many tokens (frames, rows) it would like to compute, of which the batcher grants `grant`: all of them
-    unless the unit is `divisible` and the batch is full. `expert` is set when it is not the node's own.
+    unless the unit is `divisible` and the batch is full. `cached` is how many (or how many items) it found done by
+    another unit before. `expert` is set when it is not the node's own.
     """
 
-    __slots__ = ("divisible", "expert", "grant", "key", "kind", "lane", "payload", "size", "state")
+    __slots__ = ("cached", "divisible", "expert", "grant", "key", "kind", "lane", "payload", "size", "state")
 
     def __init__(
         self, kind: str, key: Hashable, state: Any, *, payload: Any = None, size: int = 1, divisible: bool = False
@@ -69,6 +70,7 @@ class Unit:
         self.size = size
         self.divisible = divisible
         self.grant = size
+        self.cached = 0
         self.expert: Any = None
         self.lane: Any = None  # set by the engine: whose unit this is
 

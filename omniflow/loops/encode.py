@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from torch import Tensor
 
-from omniflow.features import FeatureCache
+from omniflow.features import Features, Inputs, Shelf, is_same
 from omniflow.loops.base import BadResult, Done, Emit, Loop, Start, Unit, Wait
 from omniflow.loops.checks import problem_of
 from omniflow.roles import Encoder
 from omniflow_compiler.schedule import Node
 
-Features = Mapping[str, Tensor]
-
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Encoding:
-    """One item: its inputs by port, and whether they have been encoded; `known` are features from an earlier time."""
+    """One item: its inputs by port, and whether they have been encoded; `is_known` when it was before."""
 
-    inputs: Features
+    shelf: Shelf | None
+    inputs: Inputs
     is_done: bool = False
-    known: Features | None = None
+    is_known: bool = False
 
 
 class Encode(Loop[Encoding]):
@@ -32,39 +30,48 @@ class Encode(Loop[Encoding]):
 
     lanes: ClassVar[int] = 16
 
-    def __init__(self, node: Node, expert: Encoder) -> None:
+    def __init__(self, node: Node, expert: Encoder, *, shelf: Shelf | None = None) -> None:
         self.ports = tuple(port.name for port in node.outputs)
         self.key = ("encode", id(expert))
-        self.component = node.expert or ""
-        self.cache = FeatureCache()  # keeps nothing until an engine shares its own
+        self.shelf = shelf  # where features are kept, when the card says so
 
     def init(self, start: Start) -> Encoding:
         """The inputs as they are."""
-        return Encoding(inputs=start.values)
+        return Encoding(shelf=self.shelf, inputs=start.values)
 
     def next(self, state: Encoding) -> Unit | Wait | Done:
-        """A single unit, or none when the features are known."""
-        if state.is_done:
-            return Done("end")
-        state.known = self.cache.find(self.component, state.inputs)
-        return Done("known") if state.known is not None else Unit("encoder_chunk", self.key, state)
+        """A single unit."""
+        return Done("end") if state.is_done else Unit("encoder_chunk", self.key, state)
 
     @torch.inference_mode()
     def execute(self, expert: Encoder, units: Sequence[Unit]) -> list[Features | BadResult]:
-        """All rows in one call."""
-        results = expert.encode([unit.state.inputs for unit in units])
-        return [_checked(result) for result in results]
+        """One call for all rows whose features are not known, and one row for those that are equal."""
+        rows: list[Inputs] = []
+        found: list[Features | int] = []  # what is known, or its place among the rows
+        for unit in units:
+            state: Encoding = unit.state
+            known: Features | int | None = None
+            if state.shelf is not None:
+                known = state.shelf.find(state.inputs)
+                if known is None:
+                    known = next((i for i, row in enumerate(rows) if is_same(row, state.inputs)), None)
+            state.is_known = known is not None
+            unit.cached = int(state.is_known)
+            if known is None:
+                known = len(rows)
+                rows.append(state.inputs)
+            found.append(known)
+        results = [_checked(result) for result in expert.encode(rows)] if rows else []
+        if len(results) != len(rows):
+            raise ValueError(f"{len(results)} results for {len(rows)} rows")
+        return [results[known] if isinstance(known, int) else known for known in found]
 
     def advance(self, state: Encoding, result: Features) -> list[Emit]:
         """Every port's features leave at once."""
         state.is_done = True
-        self.cache.keep(self.component, state.inputs, result)
+        if state.shelf is not None and not state.is_known:
+            state.shelf.keep(state.inputs, result)
         return [Emit(port, result[port]) for port in self.ports]
-
-    def finalize(self, state: Encoding) -> list[Emit]:
-        """Features that were known leave here."""
-        known = state.known
-        return [] if known is None else [Emit(port, known[port]) for port in self.ports]
 
 
 def _checked(result: Features) -> Features | BadResult:

@@ -70,7 +70,9 @@ def of_input(spec: InputSpec) -> str:
 
 def of_cache(spec: CacheSpec) -> str:
     """A cache."""
-    return f"cache `{spec.name.text}`: {spec.kind}, {spec.max_bytes} bytes in blocks of {spec.block_tokens} tokens"
+    parts = "" if spec.kind == "features" else f" in blocks of {spec.block_tokens} tokens"
+    reuse = f", reuse: {spec.reuse}" if spec.reuse else ""
+    return f"cache `{spec.name.text}`: {spec.kind}, {spec.max_bytes} bytes{parts}{reuse}"
 
 
 def of_param(name: str, value: object, declared: Mapping[str, object]) -> str:

@@ -8,7 +8,7 @@ FIRST = {
     "params": ("type", "of", "default", "min", "max", "help"),
     "components": ("use", "from", "dtype", "device"),
     "loops": ("kind", "binds", "cache"),
-    "caches": ("kind", "max_bytes", "block_tokens"),
+    "caches": ("kind", "max_bytes", "block_tokens", "reuse"),
     "inputs": ("type", "default", "help"),
     "nodes": ("op", "loop", "graph", "with"),
     "stages": ("program", "params"),

@@ -58,6 +58,11 @@ class LeanDecoder:
         return self.config.vocab_size
 
     @property
+    def is_exact(self) -> bool:
+        """Whether a row's bits depend on nothing but its sequence: so in the native step, in plain torch not."""
+        return self._stack.is_exact
+
+    @property
     def start_ids(self) -> Sequence[int]:
         """None: the prompt is an input."""
         return ()
@@ -84,19 +89,19 @@ class LeanDecoder:
         sequence.is_open = False
 
     def fork(self, source: SequenceState, target: SequenceState, num_tokens: int) -> None:
-        """Copies keys and values. Errors: ValueError when the source has fewer tokens or the target is not empty."""
-        if not isinstance(source, LeanSequence) or not isinstance(target, LeanSequence) or target.num_cached:
-            raise ValueError("only an empty sequence of this decoder can begin with what another one has cached")
-        if num_tokens > min(source.num_cached, target.max_positions):
+        """Copies the keys and values that the target has not. Errors: ValueError when one of them is too short."""
+        assert isinstance(source, LeanSequence)
+        assert isinstance(target, LeanSequence)
+        if not target.num_cached <= num_tokens <= min(source.num_cached, target.max_positions):
             raise ValueError(f"{num_tokens} tokens of {source.num_cached} for a sequence of {target.max_positions}")
-        self.arena.copy(source.extent, target.extent, num_tokens)
+        self.arena.copy(source.extent, target.extent, target.num_cached, num_tokens)
         target.num_cached = num_tokens
 
-    def trim(self, sequence: SequenceState) -> None:
-        """Cuts the sequence's extent to the tokens it has cached, at least one."""
+    def trim(self, sequence: SequenceState, num_tokens: int) -> None:
+        """Cuts the sequence and its extent. Errors: ValueError for fewer than one token or more than it has."""
         assert isinstance(sequence, LeanSequence)
-        sequence.extent = self.arena.trim(sequence.extent, sequence.num_cached)
-        sequence.max_positions = sequence.num_cached
+        sequence.extent = self.arena.trim(sequence.extent, num_tokens)
+        sequence.num_cached = sequence.max_positions = num_tokens
 
     def embed(self, ids: Tensor) -> Tensor:
         """Input embeddings [n, E] of int64 ids [n]. Errors: ValueError for a decoder without an embedding."""

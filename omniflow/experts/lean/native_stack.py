@@ -20,6 +20,8 @@ _WORK_PER_THREAD = 400_000
 class NativeStack:
     """See omniflow/native/step.cpp. A row's results do not depend on its neighbours by a single bit."""
 
+    is_exact = True
+
     def __init__(self, config: LeanConfig, native: ctypes.CDLL, *, kind: Kind) -> None:
         self._config = config
         shape = NativeShape(

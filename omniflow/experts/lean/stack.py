@@ -19,7 +19,12 @@ from omniflow.kv import KvArena
 
 
 class Stack(Protocol):
-    """What computes a flat batch. `add_layer` is called once per layer, in order, before the first `run`."""
+    """What computes a flat batch. `add_layer` is called once per layer, in order, before the first `run`.
+
+    is_exact: whether a row's bits are the same whatever the other rows are and in however many steps they come.
+    """
+
+    is_exact: bool
 
     def add_layer(self, weights: LayerWeights) -> None:
         """Takes the next layer's weights."""
@@ -33,6 +38,8 @@ class Stack(Protocol):
 
 class TorchStack:
     """Layers as fused linear calls with torch's own attention."""
+
+    is_exact = False
 
     def __init__(self, config: LeanConfig) -> None:
         self._config = config

@@ -45,7 +45,7 @@ SIGNATURES = (
     ExpertSignature(
         use="smol.thinker", role="language_model", serves={"ar_decode": _language_model("hidden")},
         sizes={"vocabulary": 49152, "hidden": 576}, num_parameters=134_515_008, install=_WEIGHTS,
-        kv_bytes_per_token=30 * 2 * 3 * 64 * 4, unit_seconds={"ar_prefill": 0.1, "ar_token": 0.03},
+        kv_bytes_per_token=30 * 2 * 3 * 64 * 4, forks=True, unit_seconds={"ar_prefill": 0.1, "ar_token": 0.03},
         doc="SmolLM2-135M-Instruct, a Llama of 30 layers.",
     ),
     ExpertSignature(
