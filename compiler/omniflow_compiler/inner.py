@@ -10,10 +10,12 @@ from omniflow_compiler.diagnostics import Report
 from omniflow_compiler.fields import fill_in
 from omniflow_compiler.graph import Component, Inner
 from omniflow_compiler.library.library import Library
-from omniflow_compiler.library.signature import Ports
+from omniflow_compiler.library.signature import Port, Ports
 from omniflow_compiler.names import unknown
 from omniflow_compiler.spec import CardSpec, InnerSpec, LoopSpec
 from omniflow_compiler.suggest import did_you_mean, nearest
+
+ENDS = ("stop", "stop_frame")  # attributes that end a loop before its bound
 
 
 def resolve_inner(
@@ -46,7 +48,14 @@ def resolve_inner(
         help = ["give it `max_tokens` as a number: every outer step makes that many"]
         report.add(codes.BAD_VALUE, spec.name.span, f"inner loop `{spec.name.text}` has no fixed length", help=help)
         return None
-    if not _check_ports(written, spec, ports, report):
+    if not _check_ports(written, ports, report):
+        return None
+    ends = [name for name in ENDS if attributes.get(name)]
+    if ends:
+        help = [f"remove `{ends[0]}`: a frame always has its full length"]
+        report.add(codes.BAD_VALUE, spec.name.span, f"inner loop `{spec.name.text}` could end early", help=help)
+        return None
+    if not _check_types(outer, written, component, ports, components, report):
         return None
     return Inner(
         loop=kind,
@@ -59,7 +68,45 @@ def resolve_inner(
     )
 
 
-def _check_ports(written: InnerSpec, spec: LoopSpec, ports: Ports, report: Report) -> bool:
+def _check_types(
+    outer: LoopSpec,
+    written: InnerSpec,
+    component: Component,
+    ports: Ports,
+    components: Mapping[str, Component],
+    report: Report,
+) -> bool:
+    """Whether the values of the outer step fit the inputs that they are fed to: ids to ids, rows to rows as wide."""
+    owner = components.get(outer.binds.text)
+    given = owner.signature.serves.get(outer.kind.text) if owner is not None else None
+    row = next((port for port in given.outputs if port.name == "hidden"), None) if given is not None else None
+    before = report.num_errors
+    for port in ports.inputs:
+        value = written.feed.get(port.name)
+        if value is None:
+            continue
+        takes_ids = port.pattern.base == "tokens"
+        if takes_ids != (value.text == "token"):
+            help = [f"feed it {'`token`' if takes_ids else '`hidden` or `embeds`'}"]
+            message = f"`{value.text}` is not {port.type}, which input `{port.name}` of the inner loop takes"
+            report.add(codes.BASE_MISMATCH, value.span, message, help=help)
+        elif not takes_ids and row is not None and owner is not None:
+            has, wants = _width(row, owner), _width(port, component)
+            if has is not None and wants is not None and has != wants:
+                message = f"`{value.text}` is {has} wide, input `{port.name}` of the inner loop takes {wants}"
+                report.add(codes.AXIS_SIZE, value.span, message)
+    return report.num_errors == before
+
+
+def _width(port: Port, component: Component) -> int | None:
+    """The size of a row, as far as it is known."""
+    size = port.pattern.axes[-1].size
+    if size.number is not None:
+        return int(size.number)
+    return component.sizes.get(size.symbol) if size.symbol is not None else None
+
+
+def _check_ports(written: InnerSpec, ports: Ports, report: Report) -> bool:
     inputs = {port.name: port for port in ports.inputs}
     outputs = {port.name: port for port in ports.outputs}
     before = report.num_errors

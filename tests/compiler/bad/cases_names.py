@@ -145,6 +145,29 @@ NAMES = [
         base=FRAMES,
     ),
     Bad(
+        name="an inner loop that could end early",
+        codes=["OF1104"],
+        change={
+            C: [("  deepen: {kind: ar_decode, binds: depth,", "  «deepen»: {kind: ar_decode, binds: depth, stop: [3],")]
+        },
+        base=FRAMES,
+        help="remove `stop`",
+    ),
+    Bad(
+        name="rows fed to an inner loop that takes ids",
+        codes=["OF2101"],
+        change={C: [("first: token", "«first»: embeds")]},
+        base=FRAMES,
+        help="`token`",
+    ),
+    Bad(
+        name="an id fed to an inner loop that takes rows",
+        codes=["OF2101"],
+        change={C: [("hidden: hidden", "«hidden»: token")]},
+        base=FRAMES,
+        help="`hidden`",
+    ),
+    Bad(
         name="an unknown node of an image",
         codes=["OF1305"],
         change={P: [("paint.latents -> show.latents", "paint.latents -> «shwo».latents")]},
