@@ -144,17 +144,21 @@ def run(
         typer.Option("--param", metavar="NODE.ATTRIBUTE=VALUE", help="For this request, e.g. speak.temperature=0.9."),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Seed of everything random.")] = 0,
+    rng: Annotated[
+        str, typer.Option(help="derived, or torch: one generator drawn node after node, as transformers draws.")
+    ] = "derived",
     profile: Annotated[str | None, typer.Option(help="serve, rollout or test; by default serve.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the run record.")] = False,
     trace: Annotated[bool, typer.Option("--trace/--no-trace", help="Write trace.json.")] = True,
+    report: Annotated[bool, typer.Option("--report", help="Compare predicted with measured seconds.")] = False,
 ) -> None:
     """Run a program: a spec, a compiled schedule or a name of the catalogue."""
     from omniflow.commands.launch import launch
 
     selection = _select(spec, outputs, settings, budgets, devices, config, plugins)
     code = launch(
-        selection, inputs=inputs or [], params=params or [], out=out, seed=seed, profile=profile, as_json=as_json,
-        trace=trace,
+        selection, inputs=inputs or [], params=params or [], out=out, seed=seed, rng=rng, profile=profile,
+        as_json=as_json, trace=trace, report=report,
     )  # fmt: skip
     raise typer.Exit(code)
 
@@ -216,6 +220,23 @@ def verify(
         selection, inputs=inputs or [], requests=requests, batch_invariant=batch_invariant, as_json=as_json
     )
     raise typer.Exit(code)
+
+
+@app.command()
+def calibrate(
+    spec: Annotated[str, typer.Argument(metavar="PROGRAM", help="A program, or a name of the catalogue.")],
+    inputs: Annotated[list[str] | None, typer.Option("--input", metavar="NAME=VALUE", help="An input.")] = None,
+    requests: Annotated[int, typer.Option(min=1, max=64, help="Requests to measure.")] = 4,
+    settings: Settings = None,
+    devices: Devices = None,
+    config: Config = None,
+    plugins: Plugins = None,
+) -> None:
+    """Measure what units cost on this machine and keep it beside the card."""
+    from omniflow.commands.calibrate import calibrate_spec
+
+    selection = _select(spec, None, settings, None, devices, config, plugins)
+    raise typer.Exit(calibrate_spec(selection, inputs=inputs or [], requests=requests))
 
 
 @app.command()

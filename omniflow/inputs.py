@@ -49,7 +49,9 @@ def convert(spec: Input, value: Any) -> Value:
     if isinstance(value, str) or not isinstance(value, Tensor | list | tuple):
         raise TypeError(f"got {type(value).__name__}")
     if is_starred(spec.type):
-        return [_tensor(item, spec.type, spec.type.axes[1:]) for item in value]
+        axes = spec.type.axes[1:]
+        items = [value] if isinstance(value, Tensor) and value.ndim == len(axes) else value  # one item by itself
+        return [_tensor(item, spec.type, axes) for item in items]
     return _tensor(value, spec.type, spec.type.axes)
 
 

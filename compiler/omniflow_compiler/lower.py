@@ -103,13 +103,14 @@ def _json(value: object) -> Json:
 
 
 def _input(name: str, graph: ProgramGraph, types: Types, is_read: bool) -> Input:
-    """A program input with the sizes that its readers settled."""
+    """A program input with the sizes that its readers settled. Nothing is a stream of no items."""
     spec, type = graph.program.inputs[name], types.given[name]
+    is_none = type.is_items and not spec.has_default
     return Input(
         name=name,
         type=replace(port_type(type), text=type.short),
-        required=is_read and not spec.has_default,
-        default=spec.default,
+        required=is_read and not spec.has_default and not is_none,
+        default=[] if is_none else spec.default,
         place=place(spec.name.span),
     )
 

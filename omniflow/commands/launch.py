@@ -25,9 +25,11 @@ def launch(
     params: Sequence[str],
     out: Path,
     seed: int,
+    rng: str,
     profile: str | None,
     as_json: bool,
     trace: bool,
+    report: bool = False,
 ) -> int:
     """Runs one request; the exit code of the run."""
     if profile is not None and profile not in PROFILES:
@@ -46,9 +48,11 @@ def launch(
         params=own,
         out=out,
         seed=seed,
+        rng=rng,
         profile=profile or config.profile or "serve",
         as_json=as_json,
         trace=trace,
+        report=report,
         limits=Limits(unit_seconds=config.unit_seconds),
         faults=[_fault(fault, schedule) for fault in config.faults],
     )

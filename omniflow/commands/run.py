@@ -16,6 +16,7 @@ from omniflow.artefacts import Artefact, artefact
 from omniflow.batcher import Limits
 from omniflow.catalog import find_spec
 from omniflow.commands.progress import Progress, make_progress
+from omniflow.commands.report import compare, show
 from omniflow.commands.values import read_inputs
 from omniflow.engine import Engine
 from omniflow.errors import InputError, OmniFlowError
@@ -41,8 +42,10 @@ def run(
     as_json: bool,
     trace: bool,
     params: Mapping[str, str] | None = None,
+    rng: str = "derived",
     limits: Limits | None = None,
     faults: Sequence[Mapping[str, Any]] = (),
+    report: bool = False,
 ) -> int:
     """Runs one request and writes its artefacts into `out`; returns the exit code.
 
@@ -55,8 +58,13 @@ def run(
         own = read_params(compiled, params or {})
         _check_folder(out)
         engine = load(compiled, limits=limits, profile=profile, trace=trace, faults=faults)
-        result = _run(engine, values, own, seed, make_progress(compiled, quiet=as_json))
-        return _report(engine, result, out, as_json=as_json)
+        progress = make_progress(compiled, quiet=as_json)
+        request = engine.submit(values, params=own, seed=seed, rng=rng, listener=progress.piece)
+        result = _wait(engine, request, progress)
+        code = _report(engine, result, out, as_json=as_json)
+        if report:
+            print(show(compare(compiled, result.record), compiled.stages[0].place.file), file=sys.stderr)
+        return code
     except InputError as error:
         return _say(str(error), MISUSED)
     except (OmniFlowError, ScheduleError, WriteError) as error:
@@ -78,8 +86,7 @@ def _check_folder(out: Path) -> None:
         raise WriteError(f"cannot write into {out}: {(error.strerror or 'error').lower()}") from None
 
 
-def _run(engine: Engine, values: Mapping[str, Any], params: Mapping[str, Any], seed: int, progress: Progress) -> Result:
-    request = engine.submit(values, params=params, seed=seed, listener=progress.piece)
+def _wait(engine: Engine, request: int, progress: Progress) -> Result:
     with progress, _stopping_at_units(engine, request):
         while (result := engine.result(request)) is None:
             engine.step()
