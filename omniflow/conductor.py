@@ -9,7 +9,7 @@ from omniflow.batcher import Batcher
 from omniflow.execution import Outcome
 from omniflow.loops.ar_decode import POOL, TURN
 from omniflow.loops.base import BadResult, Done, Unit, Wait
-from omniflow.node import Agenda, Lane, NodeRun
+from omniflow.node import Agenda, Lane, NodeRun, expert_of
 from omniflow.pool import NeverFits
 from omniflow.request import Request, State
 from omniflow.trace import UnitEvent
@@ -112,7 +112,7 @@ class Conductor:
             lane.unit = None
             if lane.is_over:
                 continue
-            number = run.count.add(unit.kind, share, now, unit.cached)
+            number = run.count.add(unit.kind, expert_of(unit), share, now, unit.cached)
             if self.agenda.trace is not None:
                 self.agenda.trace.units.append(_event(unit, number, outcome.seconds, now, len(units)))
             if type(result) is BadResult:
@@ -190,7 +190,7 @@ def _event(unit: Unit, number: int, seconds: float, now: float, width: int) -> U
     run = unit.lane.node
     return UnitEvent(
         now - seconds, seconds, run.request.id, run.bound.spec.id, unit.kind, unit.lane.item, number, unit.grant, width,
-        unit.cached,
+        unit.cached, expert_of(unit),
     )  # fmt: skip
 
 

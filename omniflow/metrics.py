@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from omniflow.loops.base import Unit
+from omniflow.node import expert_of
 
 if TYPE_CHECKING:
     from omniflow.engine import Engine
@@ -44,7 +45,7 @@ class Metrics:
     def batch(self, units: Sequence[Unit], seconds: float) -> None:
         """A batch ran."""
         first = units[0]
-        labels = (("expert", first.lane.node.bound.spec.expert or ""), ("kind", first.kind))
+        labels = (("expert", expert_of(first)), ("kind", first.kind))
         self.totals["omniflow_batches_total", labels] += 1
         self.totals["omniflow_batch_units_total", labels] += len(units)
         self.totals["omniflow_batch_seconds_total", labels] += seconds  # type: ignore[assignment]

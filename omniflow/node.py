@@ -162,17 +162,17 @@ class NodeRun:
         return all(ch.is_ended and self.next_item not in ch.items for ch in streams)
 
     def _open(self, item: int) -> None:
-        lane = Lane(self, item)
+        lane, spec = Lane(self, item), self.bound.spec
         values, streams = self._collect(item)
         self.next_item = item + 1
         lane.state = self.bound.loop.init(
             Start(
                 values=values,
                 streams=streams,
-                params=self.request.params_of(self.bound.spec),
-                rng=Source(self.request.seed_of(self.bound.spec), self.bound.spec.id, item, shared=self.request.generator),
+                params=self.request.params_of(spec),
+                rng=Source(self.request.seed_of(spec), spec.id, item, shared=self.request.generator),
                 wanted=self.bound.wanted,
-                bound=self.request.bound_of(self.bound.spec),
+                bound=self.request.bound_of(spec),
                 rollout=self.request.rollout,
                 owner=self.request.id,
             )
@@ -270,6 +270,13 @@ class NodeRun:
         for channels in self.inputs.values():
             for channel in channels:
                 channel.close()
+
+
+def expert_of(unit: Unit) -> str:
+    """The name of the component that runs a unit: the node's, or that of the loop inside it; empty without one."""
+    spec: Node = unit.lane.node.bound.spec
+    inside = unit.expert is not None and spec.inner is not None
+    return (spec.inner.expert if inside and spec.inner is not None else spec.expert) or ""
 
 
 def starred_ports(node: Node) -> frozenset[str]:

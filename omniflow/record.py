@@ -78,6 +78,10 @@ def _node(run: NodeRun, submitted: float) -> dict[str, Any]:
     return {
         "place": str(run.bound.spec.place),
         "units": dict(count.units),
+        "spent": [
+            {"expert": expert, "kind": kind, "units": spent.units, "seconds": round(spent.seconds, 6)}
+            for (expert, kind), spent in sorted(count.spent.items())
+        ],
         "seconds": round(count.seconds, 6),
         "items": count.items,
         "emitted": count.emitted,

@@ -25,6 +25,7 @@ class UnitEvent(NamedTuple):
     size: int
     width: int
     cached: int  # of what it wanted, found done before
+    expert: str  # the component that ran it
 
 
 class TransferEvent(NamedTuple):
@@ -58,6 +59,14 @@ class Trace:
 
 
 @dataclass(slots=True)
+class Spent:
+    """Units of one kind on one component, and their share of their batches' seconds."""
+
+    units: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
 class NodeCount:
     """One node of one request: units by kind, its share of their batches' seconds, what left, how its loops ended.
 
@@ -65,6 +74,7 @@ class NodeCount:
     """
 
     units: Counter[str] = field(default_factory=Counter)
+    spent: dict[tuple[str, str], Spent] = field(default_factory=dict)  # by component and kind
     num_units: int = 0
     cached: int = 0  # tokens (of an encoder: items) that were found done before
     seconds: float = 0.0
@@ -74,8 +84,13 @@ class NodeCount:
     first: float | None = None  # when its first unit ended
     last: float | None = None
 
-    def add(self, kind: str, seconds: float, now: float, cached: int) -> int:
+    def add(self, kind: str, expert: str, seconds: float, now: float, cached: int) -> int:
         """Counts a unit; returns its index among the node's."""
+        spent = self.spent.get((expert, kind))
+        if spent is None:
+            spent = self.spent[expert, kind] = Spent()
+        spent.units += 1
+        spent.seconds += seconds
         self.cached += cached
         index = self.num_units
         self.num_units = index + 1
@@ -118,7 +133,7 @@ def _names(tracks: Mapping[str, int], units: Sequence[UnitEvent]) -> list[dict[s
 
 
 def _unit_events(unit: UnitEvent, node: Node, tracks: Mapping[str, int]) -> list[dict[str, Any]]:
-    track = tracks.get(node.expert or "", 0) if node.kind == "loop" else 0
+    track = tracks.get(unit.expert, 0) if node.kind == "loop" else 0
     args = {"place": str(node.place), "item": unit.item, "unit": unit.number, "size": unit.size, "width": unit.width}
     if unit.cached:
         args["cached"] = unit.cached

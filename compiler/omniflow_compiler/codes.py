@@ -67,6 +67,7 @@ UNUSED_SUPPRESSION = _code("OF1403", "suppression silences nothing", level="warn
 BAD_SUPPRESSION = _code("OF1404", "suppression cannot be read")
 
 FAULTS = _code("OF1501", "faults outside the test profile")
+COSTS = _code("OF1502", "measured costs cannot be used", level="warning", lint=True)
 
 TWO_PRODUCERS = _code("OF2001", "two producers for one port")
 MISSING_INPUT = _code("OF2002", "required input has no producer")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from omniflow_compiler import codes
+from omniflow_compiler.costs import read_costs
 from omniflow_compiler.diagnostics import Label, Report
 from omniflow_compiler.files import Chain, open_spec
 from omniflow_compiler.load import Mapping, Scalar, plain
@@ -36,7 +37,19 @@ def read_card(
         if opened is not None:
             included = read_card(opened[0], opened[2], overrides, sources, report, chain.then(opened[0], name))
             card = _merge(card, included, report)
-    return replace(card, digest=_digest(tree, card))
+    return replace(_with_costs(card, path, sources, report), digest=_digest(tree, card))
+
+
+def _with_costs(card: CardSpec, path: Path, sources: SourceSet, report: Report) -> CardSpec:
+    """The card with what was measured of its components; its digest does not count that."""
+    measured = read_costs(path, card.id.text, sources, report)
+    if not measured:
+        return card
+    components = {
+        name: replace(spec, measured=measured[name]) if name in measured else spec
+        for name, spec in card.components.items()
+    }
+    return replace(card, components=components)
 
 
 def _merge(card: CardSpec, included: CardSpec, report: Report) -> CardSpec:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from omniflow_compiler import codes
 from omniflow_compiler.attributes import check_attributes
@@ -46,13 +47,24 @@ def _component(spec: ComponentSpec, signature: ExpertSignature, report: Report) 
         report.add(codes.MISSING_KEY, spec.name.span, f"{owner} has no `from`", help=help)
     sizes = {name: read_size(size, spec.source) for name, size in signature.sizes.items()}
     attributes = check_attributes(signature.attributes, spec.attributes, owner, spec.name.span, report, _OF_COMPONENT)
+    parameters = read_size(signature.num_parameters, spec.source) or 0
     return Component(
         spec=spec,
-        signature=signature,
+        signature=_measured(spec, signature, parameters),
         sizes={name: size for name, size in sizes.items() if size is not None},
         attributes=attributes,
-        num_parameters=read_size(signature.num_parameters, spec.source) or 0,
+        num_parameters=parameters,
     )
+
+
+def _measured(spec: ComponentSpec, signature: ExpertSignature, parameters: int) -> ExpertSignature:
+    """The signature with measured seconds in place of those that its author declared, where they hold."""
+    found = spec.measured
+    if found is None or not found.holds_for(
+        use=signature.use, dtype=spec.dtype, device=spec.device, parameters=parameters
+    ):
+        return signature
+    return replace(signature, unit_seconds={**signature.unit_seconds, **found.seconds})
 
 
 def resolve_loops(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from omniflow_compiler.costs import Measured
 from omniflow_compiler.load import Scalar, ScalarValue
 from omniflow_compiler.source import Span
 
@@ -39,6 +40,7 @@ class ComponentSpec:
     device_span: Span | None
     attributes: Mapping[str, Attribute]
     span: Span
+    measured: Measured | None = None  # what its units were measured to take
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
