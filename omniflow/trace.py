@@ -106,15 +106,19 @@ def chrome_trace(trace: Trace, schedule: Schedule) -> str:
     """Chrome / Perfetto JSON: a process of tracks per expert (ops share one), a process of tracks per request.
 
     Every unit is on both; its arguments hold the node's YAML place, item, number, size and batch width. Transfers are
-    marks on the request's track, with arrows to the unit that takes what was sent. Queue and pools are counters.
+    marks on the request's track, with the edge's place and arrows to the unit that takes what was sent. Batch widths,
+    queue and pools are counters.
     """
     nodes = {node.id: node for node in schedule.nodes}
     tracks = {expert.name: i for i, expert in enumerate(schedule.experts, 1)}
     events: list[dict[str, Any]] = [*_names(tracks, trace.units)]
     for unit in trace.units:
         events.extend(_unit_events(unit, nodes[unit.node], tracks))
-    events.extend(_transfer_event(transfer) for transfer in trace.transfers)
-    events.extend(_arrows(trace, schedule))
+    places = {channel.id: str(channel.place) for channel in schedule.channels}
+    places |= {f"output:{output.name}": str(output.place) for output in schedule.outputs}
+    events.extend(_transfer_event(transfer, places) for transfer in trace.transfers)
+    events.extend(_arrows(trace, schedule, places))
+    events.extend(_widths(trace.units))
     for level in trace.levels:
         events.extend(_counters(level, trace.pools))
     body = {"traceEvents": events, "displayTimeUnit": "ms", "otherData": {"schedule": schedule.content_hash}}
@@ -142,13 +146,14 @@ def _unit_events(unit: UnitEvent, node: Node, tracks: Mapping[str, int]) -> list
     return [{**base, "pid": EXPERTS, "tid": track}, {**base, "pid": REQUESTS, "tid": unit.request}]
 
 
-def _transfer_event(transfer: TransferEvent) -> dict[str, Any]:
-    args = {"edge": transfer.edge, "item": transfer.item, "size": transfer.size, "ends_item": transfer.ends_item}
+def _transfer_event(transfer: TransferEvent, places: Mapping[str, str]) -> dict[str, Any]:
+    args = {"place": places[transfer.edge], "edge": transfer.edge, "item": transfer.item, "size": transfer.size}
+    args |= {"ends_item": transfer.ends_item}
     base = {"name": transfer.edge, "cat": "transfer", "ph": "i", "s": "t", "ts": _micros(transfer.time)}
     return {**base, "pid": REQUESTS, "tid": transfer.request, "args": args}
 
 
-def _arrows(trace: Trace, schedule: Schedule) -> Iterator[dict[str, Any]]:
+def _arrows(trace: Trace, schedule: Schedule, places: Mapping[str, str]) -> Iterator[dict[str, Any]]:
     """An arrow per transfer on an edge, from the mark to the first unit of the reading node that starts after it."""
     readers = {channel.id: channel.node for channel in schedule.channels}
     starts: dict[tuple[int, str], list[float]] = {}
@@ -159,8 +164,18 @@ def _arrows(trace: Trace, schedule: Schedule) -> Iterator[dict[str, Any]]:
         at = bisect_left(times, transfer.time)
         if at < len(times):
             base = {"name": transfer.edge, "cat": "edge", "id": number, "pid": REQUESTS, "tid": transfer.request}
+            base["args"] = {"place": places[transfer.edge]}
             yield {**base, "ph": "s", "ts": _micros(transfer.time)}
             yield {**base, "ph": "f", "bp": "e", "ts": _micros(times[at])}
+
+
+def _widths(units: Sequence[UnitEvent]) -> Iterator[dict[str, Any]]:
+    """How many units each batch had, a counter per expert; back to 0 when the batch ends."""
+    batches = {(unit.start, unit.expert): (unit.width, unit.seconds) for unit in units if unit.expert}
+    for (start, expert), (width, seconds) in batches.items():
+        base = {"ph": "C", "pid": EXPERTS, "tid": 0, "name": f"batch width of {expert}"}
+        yield {**base, "ts": _micros(start), "args": {"width": width}}
+        yield {**base, "ts": _micros(start + seconds), "args": {"width": 0}}
 
 
 def _counters(level: LevelEvent, pools: Sequence[str]) -> Iterator[dict[str, Any]]:
