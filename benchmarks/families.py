@@ -2,8 +2,8 @@
 
     python benchmarks/families.py [--families qwen2_5_omni,qwen3_omni,flux,wan] [--repeats 3] [--json FILE]
 
-Both sides load the same checkpoint and answer the same requests, alternating. The peer serves one request after another,
-as its `generate` or pipeline does; OmniFlow gets all requests at once. Figures are medians.
+Both sides load the same checkpoint and answer the same requests, alternating. The peer serves one request after
+another, as its `generate` or pipeline does; OmniFlow gets all requests at once. Figures are medians.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def qwen2_5_omni(folder: Path) -> Contest:
     return Contest(
         peer=lambda i: qwen2_5.record(model, case, seed=i) and None,
         engine=lambda: run_qwen2_5.engine(folder),
-        inputs=lambda i: run_qwen2_5.inputs(case),
+        inputs=lambda _: run_qwen2_5.inputs(case),
         params=run_qwen2_5.params(case),
         speaks=True,
     )
@@ -141,7 +141,7 @@ def qwen3_omni(folder: Path) -> Contest:
     return Contest(
         peer=lambda i: qwen3.record(model, case, seed=i) and None,
         engine=lambda: run_qwen3.engine(folder),
-        inputs=lambda i: run_qwen3.inputs(case),
+        inputs=lambda _: run_qwen3.inputs(case),
         params=run_qwen3.params(case),
         speaks=True,
     )
