@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
-NAMES = ("compile_scale", "engine_overhead", "cascade", "decoder")
+NAMES = ("compile_scale", "engine_overhead", "cascade", "decoder", "serving")
 
 
 def main() -> int:

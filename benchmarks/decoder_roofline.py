@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
+from decoder_workload import Request
 
 from omniflow.experts.lean import LeanConfig
 
@@ -68,3 +69,17 @@ def limit(machine: Machine, config: LeanConfig, dtype: str, *, width: int, conte
         memory_seconds=bytes_read / machine.bandwidth,
         compute_seconds=operations / machine.rates[dtype],
     )
+
+
+def least_seconds(machine: Machine, config: LeanConfig, dtype: str, requests: Sequence[Request]) -> float:
+    """Below this no server gets: the weights once per token of the longest answer, and all rows multiplied."""
+    rows = sum(len(request.prompt) + request.new for request in requests)
+    step = limit(machine, config, dtype, width=1, context=0)
+    longest = max(request.new for request in requests)
+    return max(longest * step.memory_seconds, rows * step.compute_seconds)
+
+
+def show(machine: Machine) -> str:
+    """One line."""
+    rates = ", ".join(f"{rate / 1e9:.0f} GFLOP/s {name}" for name, rate in machine.rates.items())
+    return f"reads {machine.bandwidth / 1e9:.1f} GB/s; multiplies {rates}"
