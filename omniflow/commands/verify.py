@@ -19,6 +19,7 @@ def verify_spec(
     schedule = schedule_of(selection)
     if schedule is None:
         return 1
+    from omniflow.commands.values import read_inputs
     from omniflow.errors import OmniFlowError
     from omniflow.inputs import check_inputs
     from omniflow.verification.cases import make_cases
@@ -30,7 +31,11 @@ def verify_spec(
             return None
         return schedule_of(replace(selection, outputs=output))
 
-    given = parse_pairs(inputs, "--input")
+    try:
+        given = read_inputs(schedule, parse_pairs(inputs, "--input"))
+    except OmniFlowError as error:
+        print(f"omniflow: {error}", file=sys.stderr)
+        return 2
     cases = make_cases(schedule, requests, [given] if given else [])
     rows: list[Row] = []
     try:
