@@ -26,16 +26,26 @@ class Queue:
         self.num_bytes = 0
         self._lines: dict[int, OrderedDict[int, Request]] = {}  # by priority; lines are never empty
         self._overtaken: dict[int, int] = {}
+        self._parked: dict[int, Request] = {}  # wait for another request and stand in no line yet
 
     def __len__(self) -> int:
+        return self.num_ready + len(self._parked)
+
+    @property
+    def num_ready(self) -> int:
+        """Requests that may be taken."""
         return sum(len(line) for line in self._lines.values())
 
     def __iter__(self) -> Iterator[Request]:
         for priority in sorted(self._lines, reverse=True):
             yield from self._lines[priority].values()
+        yield from self._parked.values()
 
-    def put(self, request: Request) -> None:
-        """Appends a request. Errors: BusyError when the queue is full by count or by bytes of inputs."""
+    def put(self, request: Request, *, is_parked: bool = False) -> None:
+        """Appends a request; one that is parked is not taken until `unpark`.
+
+        Errors: BusyError when the queue is full by count or by bytes of inputs.
+        """
         if len(self) >= self.limits.queued:
             raise BusyError(f"{len(self)} requests are waiting and no more are taken; try again later")
         if self.num_bytes and self.num_bytes + request.num_bytes > self.limits.queued_bytes:
@@ -44,7 +54,16 @@ class Queue:
                 f"more than {self.limits.queued_bytes} together; try again later"
             )
         self.num_bytes += request.num_bytes
-        self._lines.setdefault(request.priority, OrderedDict())[request.id] = request
+        if is_parked:
+            self._parked[request.id] = request
+        else:
+            self._lines.setdefault(request.priority, OrderedDict())[request.id] = request
+
+    def unpark(self, request: Request) -> None:
+        """Lets a parked request into its line, in front: it has waited already."""
+        line = self._lines.setdefault(request.priority, OrderedDict())
+        line[request.id] = self._parked.pop(request.id)
+        line.move_to_end(request.id, last=False)
 
     def take(self) -> Request:
         """Takes the next request out; there must be one."""
@@ -64,9 +83,11 @@ class Queue:
 
     def remove(self, request: Request) -> None:
         """Takes a request out wherever it stands. Errors: KeyError when it does not wait."""
+        self.num_bytes -= request.num_bytes
+        if self._parked.pop(request.id, None) is not None:
+            return
         line = self._lines[request.priority]
         del line[request.id]
-        self.num_bytes -= request.num_bytes
         if not line:
             del self._lines[request.priority]
             self._overtaken.pop(request.priority, None)

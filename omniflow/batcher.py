@@ -16,7 +16,8 @@ class Limits:
     width: most units in a batch; step_tokens: most positions in an autoregressive batch, of which at least
     `min_prefill` are left to prompts; running: most requests in work at once; queued: most requests waiting, whose
     inputs hold at most `queued_bytes`. unit_seconds: how long a call of an expert may take; None waits for ever and
-    saves a hand-over between threads per batch.
+    saves a hand-over between threads per batch. sessions: most open at once, which remember at most `session_bytes`
+    together and end when they lie unused for `session_seconds`.
     batch_invariant: every unit is computed alone, so that its bits never depend on its neighbours.
     """
 
@@ -27,6 +28,9 @@ class Limits:
     queued: int = 100_000
     queued_bytes: int = 1 << 30
     unit_seconds: float | None = None
+    sessions: int = 1024
+    session_bytes: int = 1 << 30
+    session_seconds: float = 3600.0
     batch_invariant: bool = False
 
 

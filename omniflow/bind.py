@@ -24,6 +24,7 @@ from omniflow.node import BoundNode, starred_ports
 from omniflow.ops.table import OPS
 from omniflow.plugins import plugin_modules
 from omniflow.pool import Pools
+from omniflow.roles import TurnTokenizer
 from omniflow.stores import Stores, make_stores
 from omniflow_compiler.schedule import Cache, Channel, Expert, Node, Schedule
 
@@ -222,6 +223,8 @@ def _bind_node(
             entering.setdefault(channel.port, []).append(channel)
     wanted = {channel.source.rpartition(".")[2] for channel in schedule.channels if _from(channel.source, node.id)}
     wanted |= {output.port for output in schedule.outputs if output.node == node.id}
+    onward = _onward(index, downstream, schedule)
+    _check_turns(node, onward, experts)
     return BoundNode(
         index=index,
         downstream=downstream,
@@ -231,7 +234,27 @@ def _bind_node(
         inputs={port: tuple(channels) for port, channels in entering.items()},
         wanted=frozenset(wanted),
         starred=starred_ports(node),
+        onward=onward,
     )
+
+
+def _onward(index: int, downstream: int, schedule: Schedule) -> frozenset[str]:
+    """The loops that keep sessions among a node and those behind it."""
+    bits = downstream | 1 << index
+    return frozenset(
+        node.id
+        for i, node in enumerate(schedule.nodes)
+        if bits >> i & 1 and node.kind == "loop" and node.attributes.get("session")
+    )
+
+
+def _check_turns(node: Node, onward: frozenset[str], experts: Mapping[str, Any]) -> None:
+    """Errors: BindError for a chat that must go on from turn to turn over a tokenizer that cannot."""
+    if onward and node.name == "chat_tokenize" and not isinstance(experts[node.expert or ""], TurnTokenizer):
+        raise BindError(
+            f"{node.place}: node {node.id} leads to {', '.join(sorted(onward))}, which keeps sessions, and "
+            f"{node.expert} cannot encode a turn by itself"
+        )
 
 
 def _from(source: str, node_id: str) -> bool:

@@ -96,6 +96,7 @@ class Conductor:
         run.emit(lane, run.bound.loop.finalize(lane.state))
         run.count.reasons[reason] += 1
         run.note(lane)
+        run.remember(lane)
         if not lane.is_stuck:
             self._release(lane)
         run.close_lane(lane)

@@ -22,6 +22,7 @@ from omniflow.pump import Mailbox, Pump
 from omniflow.record import result_of, stall_of
 from omniflow.request import Request, Result, State
 from omniflow.rng import DERIVED, own_generator
+from omniflow.sessions import Session, Sessions
 from omniflow.stream import Ended, Piece
 from omniflow.trace import LevelEvent, Trace
 from omniflow.wiring import build
@@ -57,6 +58,7 @@ class Engine:
         if self.limits.batch_invariant:
             bound.pools.keep_exact()
         self.queue = Queue(self.limits)
+        self.sessions = Sessions(self.limits, self.now)
         self.waiting: dict[int, Request] = {}  # those in the queue, by id
         self.running: dict[int, Request] = {}
         self.results: dict[int, Result] = {}
@@ -79,12 +81,14 @@ class Engine:
         priority: int = 0,
         listener: Callable[[Piece], None] | None = None,
         keep: bool = True,
+        session: int | None = None,
     ) -> int:
         """Queues a request and returns its id; one that can never be served has ended as refused already.
 
         params: `node.attribute` to value, over the schedule's own. rng: `derived`, or `torch` to draw all its numbers
         from one torch generator, node after node. deadline: seconds from now. priority: higher ones are let in first.
         listener: called with every piece of every output from within `step`. keep: whether the result has the outputs.
+        session: whose next turn it is; turns of a session run one after another, in order of submission.
         Errors: InputError, BusyError.
         """
         values = check_inputs(self.schedule, inputs)
@@ -101,17 +105,33 @@ class Engine:
             rollout=self.profile == "rollout",
             keep=keep,
             listener=listener,
+            session=None if session is None else self.sessions.get(session),
         )
         refusal = reason_to_refuse(self.schedule, deadline)
         if refusal is None:
-            self.queue.put(request)
-            self.waiting[request.id] = request
+            self._queue(request)
             if deadline is not None:
                 heapq.heappush(self._deadlines, (now + deadline, request.id))
         self.num_submitted += 1
         if refusal is not None:
             self.conductor.end(request, State.REFUSED, refusal)
         return request.id
+
+    def session(self) -> int:
+        """Opens a session and returns its id: its turns go on from what the turns before have left.
+
+        Errors: InputError when no loop of the program keeps sessions; BusyError when as many as may be are in use.
+        """
+        if not any(node.onward for node in self.bound.nodes):
+            raise InputError(f"{self.schedule.program} has no loop that keeps sessions (`session: true` in its card)")
+        return self.sessions.open().id
+
+    def close_session(self, session_id: int) -> None:
+        """Ends a session and cancels its turns. Errors: InputError for one that is not open."""
+        session = self.sessions.get(session_id)
+        self.sessions.close(session)
+        for request in list(session.turns):
+            self.cancel(request.id)
 
     def cancel(self, request_id: int) -> None:
         """Ends a request at the next unit boundary; one that has ended stays as it is."""
@@ -130,9 +150,12 @@ class Engine:
         rng: str = DERIVED,
         deadline: float | None = None,
         listener: Callable[[Piece], None] | None = None,
+        session: int | None = None,
     ) -> Result:
         """Submits one request and steps until it has ended. Errors: InputError, BusyError."""
-        request_id = self.submit(inputs, seed=seed, params=params, rng=rng, deadline=deadline, listener=listener)
+        request_id = self.submit(
+            inputs, seed=seed, params=params, rng=rng, deadline=deadline, listener=listener, session=session
+        )
         while (result := self.result(request_id)) is None:
             self.step()
         return result
@@ -145,6 +168,7 @@ class Engine:
         params: Mapping[str, Any] | None = None,
         deadline: float | None = None,
         capacity: int = 64,
+        session: int | None = None,
     ) -> AsyncIterator[Piece | Ended]:
         """The request's pieces as they come, then `Ended` with its result (which holds no outputs).
 
@@ -152,7 +176,9 @@ class Engine:
         Errors: InputError, BusyError, before the first event.
         """
         box = Mailbox(self, capacity)
-        box.request = self.submit(inputs, seed=seed, params=params, deadline=deadline, listener=box.put, keep=False)
+        box.request = self.submit(
+            inputs, seed=seed, params=params, deadline=deadline, listener=box.put, keep=False, session=session
+        )
         async for event in self._pump.listen(box):
             yield event
 
@@ -182,12 +208,21 @@ class Engine:
 
     @property
     def live(self) -> int:
-        """What is held for requests, counted anew: lanes, ready units, elements in channels, leases. 0 when idle."""
+        """What is held for requests, counted anew: lanes, ready units, memories of turns that are not done, elements in
+
+        channels, leases. 0 when idle.
+        """
         runs = [run for request in self.running.values() for run in request.nodes]
         lanes = sum(len(run.lanes) for run in runs)
         held = sum(channel.recount() for run in runs for channels in run.inputs.values() for channel in channels)
         ready = sum(len(group.units) for group in self.batcher.groups.values())
+        ready += sum(len(request.memories) for request in self.running.values())
         return lanes + held + ready + len(self.conductor.roomless) + self.bound.pools.live
+
+    @property
+    def kept(self) -> int:
+        """What outlives requests, counted anew: memories of sessions, finished sequences, features."""
+        return self.sessions.num_memories + self.bound.stores.num_kept
 
     def now(self) -> float:
         """Seconds since the engine was made."""
@@ -222,6 +257,7 @@ class Engine:
     def _hear(self) -> None:
         """Cancels, deadlines, clients that read again, and calls that come back late."""
         self._tick()
+        self.sessions.expire()
         if self.executor.stuck:
             self.conductor.come_back(self.executor.come_back())
         while self._holds:
@@ -238,7 +274,7 @@ class Engine:
 
     def _admit(self) -> None:
         """As many at once as the limits allow."""
-        while self.waiting and len(self.running) < self.limits.running:
+        while self.queue.num_ready and len(self.running) < self.limits.running:
             request = self.queue.take()
             del self.waiting[request.id]
             request.state = State.RUNNING
@@ -259,6 +295,23 @@ class Engine:
             self.conductor.end(request, State.FAILED, stall_of(request))
         return bool(stalled)
 
+    def _queue(self, request: Request) -> None:
+        """Lets a request wait: for its place, and a turn for those of its session before it. Errors: BusyError."""
+        with self.sessions.lock:
+            session = request.session
+            self.queue.put(request, is_parked=session is not None and bool(session.turns))
+            self.waiting[request.id] = request
+            if session is not None:
+                self.sessions.join(session, request)
+
+    def _end_turn(self, request: Request, session: Session) -> None:
+        """The session has what the turn leaves, if it is done, and its next turn may start."""
+        with self.sessions.lock:
+            if request in session.turns:
+                following = self.sessions.leave(session, request, is_done=request.state is State.DONE)
+                if following is not None:
+                    self.queue.unpark(following)
+
     def _find(self, request_id: int) -> Request | None:
         return self.running.get(request_id) or self.waiting.get(request_id)
 
@@ -267,5 +320,7 @@ class Engine:
         self.running.pop(request.id, None)
         if self.waiting.pop(request.id, None) is not None:
             self.queue.remove(request)
+        if request.session is not None:
+            self._end_turn(request, request.session)
         self.metrics.end(request)
         self.results[request.id] = result_of(request, self.schedule)

@@ -33,6 +33,7 @@ class BoundNode:
     inputs: Mapping[str, tuple[ChannelSpec, ...]]
     wanted: frozenset[str]
     starred: frozenset[str]  # output ports that carry items
+    onward: frozenset[str]  # nodes behind it, and itself, that remember from turn to turn
 
 
 class Agenda:
@@ -175,6 +176,8 @@ class NodeRun:
                 bound=self.request.bound_of(spec),
                 rollout=self.request.rollout,
                 owner=self.request.id,
+                memory=self.request.memory_of(self.bound.spec),
+                goes_on=self.request.goes_on(self.bound.onward),
             )
         )
         self.lanes[item] = lane  # only now is there a state to release
@@ -249,6 +252,13 @@ class NodeRun:
         record = self.bound.loop.behaviour(lane.state) if self.request.rollout else None
         if record is not None:
             self.request.behaviour.setdefault(self.bound.spec.id, []).append(record)
+
+    def remember(self, lane: Lane) -> None:
+        """Keeps what the next turn of the session may go on from."""
+        if self.request.session is not None and self.bound.spec.id in self.bound.onward:
+            memory = self.bound.loop.remember(lane.state)
+            if memory is not None:
+                self.request.memories[self.bound.spec.id] = memory
 
     def finish(self) -> None:
         """All is out: ends every outgoing channel and lets go of the incoming ones."""

@@ -36,6 +36,7 @@ def record_of(request: Request, schedule: Schedule) -> dict[str, Any]:
         "program": schedule.program,
         "schedule": schedule.content_hash,
         "seed": request.seed,
+        "session": None if request.session is None else request.session.id,
         "state": str(request.state),
         "error": request.error,
         "seconds": round(seconds, 6),

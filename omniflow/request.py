@@ -12,7 +12,9 @@ import torch
 from omniflow.admission import bytes_of
 from omniflow.batcher import Readiness
 from omniflow.bounds import MOST_TOKENS, evaluate, most_tokens
+from omniflow.loops.base import Memory
 from omniflow.node import NodeRun
+from omniflow.sessions import Session
 from omniflow.stream import Outlet, Piece
 from omniflow.values import Value
 from omniflow_compiler.schedule import Node
@@ -61,6 +63,7 @@ class Request:
         rollout: bool,
         keep: bool,
         listener: Callable[[Piece], None] | None,
+        session: Session | None = None,
     ) -> None:
         self.id = request_id
         self.inputs = inputs
@@ -75,6 +78,8 @@ class Request:
         self.rollout = rollout
         self.keep = keep
         self.listener = listener
+        self.session = session  # whose turn it is
+        self.memories: dict[str, Memory] = {}  # by node: the session's, once this is done
         self.state = State.QUEUED
         self.error: str | None = None
         self.runs: dict[str, NodeRun] = {}  # by node id, in topological order
@@ -92,6 +97,15 @@ class Request:
     def nodes(self) -> Collection[NodeRun]:
         """Its nodes, in topological order."""
         return self.runs.values()
+
+    def memory_of(self, node: Node) -> Value:
+        """What the turn before has left to a node; None without one."""
+        memory = None if self.session is None else self.session.memories.get(node.id)
+        return None if memory is None else memory.value
+
+    def goes_on(self, nodes: Collection[str]) -> bool:
+        """Whether one of the nodes has something of the turn before."""
+        return self.session is not None and not self.session.memories.keys().isdisjoint(nodes)
 
     def params_of(self, node: Node) -> Mapping[str, Any]:
         """The node's attributes with the request's own over them; a token bound that depends on others is the largest

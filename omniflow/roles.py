@@ -134,6 +134,14 @@ class Primed(Protocol):
 
 
 @runtime_checkable
+class TurnTokenizer(Protocol):
+    """What a tokenizer adds when a conversation may go on from the ids of its turns before."""
+
+    def encode_turn(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
+        """Ids that come behind a reply without its end: that end, the messages, the opening of the next reply."""
+
+
+@runtime_checkable
 class FixedTokenizer(Protocol):
     """What a tokenizer adds when its model reads a fixed number of tokens."""
 

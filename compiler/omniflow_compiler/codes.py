@@ -82,6 +82,7 @@ UNUSED_INPUT = _code("OF2010", "program input is never read", lint=True)
 NO_EXIT = _code("OF2011", "ring leads to no output", lint=True)
 CACHE_KIND = _code("OF2012", "cache is of another kind than the loop uses")
 CACHE_REUSE = _code("OF2013", "expert cannot reuse what is cached")
+SESSION = _code("OF2014", "loop cannot keep a session")
 
 BASE_MISMATCH = _code("OF2101", "types do not match")
 DTYPE_MISMATCH = _code("OF2102", "dtypes do not match")

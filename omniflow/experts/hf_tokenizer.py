@@ -11,6 +11,7 @@ from jinja2 import Template, TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tokenizers import Tokenizer
 
+from omniflow.experts.chat_turns import turn
 from omniflow.experts.lean.errors import CheckpointError
 from omniflow_compiler.schedule import Cache, Expert
 
@@ -41,13 +42,19 @@ class HfTokenizer:
 
     def encode_chat(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
         """Ids of the rendered conversation, open for the answer. Errors: ValueError when there is no template."""
+        return self.encode(self._render(messages))
+
+    def encode_turn(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
+        """Ids of what comes behind a reply when the conversation goes on. Errors: ValueError as above."""
+        return self.encode(turn(self._render, messages))
+
+    def _render(self, messages: Sequence[Mapping[str, str]]) -> str:
         if self._template is None:
             raise ValueError(f"{self._folder} has no chat template ({', '.join(TEMPLATES)}): use `tokenize`")
         try:
-            text = self._template.render(messages=list(messages), add_generation_prompt=True)
+            return self._template.render(messages=list(messages), add_generation_prompt=True)
         except TemplateError as error:
             raise ValueError(f"the chat template of {self._folder} refuses the conversation: {error}") from None
-        return self.encode(text)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of ids, special tokens left out."""

@@ -42,6 +42,9 @@ class NullTokenizer:
             ids += [USER if message["role"] == "user" else START, *self.encode(message["content"])]
         return [*ids, START]
 
+    def encode_turn(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
+        return [STOP, *self.encode_chat(messages)]
+
     def decode(self, ids: Sequence[int]) -> str:
         parts = bytearray()
         for i in ids:

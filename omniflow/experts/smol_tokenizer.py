@@ -11,6 +11,8 @@ from jinja2 import StrictUndefined, Template
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tokenizers import Tokenizer
 
+from omniflow.experts.chat_turns import turn
+
 if TYPE_CHECKING:
     import torch
 
@@ -40,10 +42,17 @@ class SmolTokenizer:
         The template puts its own system prompt first where the conversation brings none. Raises ValueError for a
         message without `role` or `content`.
         """
+        return self.encode(self._render(messages))
+
+    def encode_turn(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
+        """Ids of what comes behind a reply when the conversation goes on. Raises ValueError as above."""
+        return self.encode(turn(self._render, messages))
+
+    def _render(self, messages: Sequence[Mapping[str, str]]) -> str:
         for message in messages:
             if not {"role", "content"} <= message.keys():
                 raise ValueError(f"a chat message needs 'role' and 'content', this one has: {', '.join(message)}")
-        return self.encode(self._template.render(messages=messages, add_generation_prompt=True))
+        return self._template.render(messages=messages, add_generation_prompt=True)
 
     def decode(self, ids: Sequence[int]) -> str:
         text: str = self._tokenizer.decode(list(ids), skip_special_tokens=True)

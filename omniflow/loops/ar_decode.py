@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from omniflow.lease import Lease
-from omniflow.loops.base import BadResult, Done, Emit, Loop, Start, Stream, Unit, Wait
+from omniflow.loops.base import BadResult, Done, Emit, Loop, Memory, Start, Stream, Unit, Wait
 from omniflow.loops.sampling import PLAIN, Choice, Sampling, choose, read_sampling
 from omniflow.pool import Pool
 from omniflow.prefixes import ID_BYTES
@@ -143,6 +143,8 @@ class ARDecode(Loop[Decoding]):
         sampling = read_sampling(start.params)
         conditions = {k: v for k, v in start.values.items() if k not in PROMPT_PORTS and isinstance(v, Tensor)}
         prompt = self._prompt(start.values, conditions, has_forced=forced is not None and len(forced) > 0)
+        if start.memory is not None:
+            prompt = torch.cat([start.memory, prompt])
         wants_prompt = any(port.startswith(PROMPT) for port in start.wanted - OTHER_PORTS)
         may_reuse = self.pool.reuse is not None and prompt.ndim == 1 and not conditions and not wants_prompt
         return Decoding(
@@ -154,7 +156,7 @@ class ARDecode(Loop[Decoding]):
             conditions=conditions,
             condition=start.streams.get("condition"),
             forced=tuple(forced.tolist()) if forced is not None else (),
-            prompt_ids=tuple(ids.tolist()) if ids is not None else (),
+            prompt_ids=tuple(prompt.tolist()) if ids is not None else (),
             max_tokens=sampling.max_tokens,
             bound=start.bound,
             wants_hidden=any(not port.startswith(PROMPT) for port in start.wanted - OTHER_PORTS),
@@ -278,6 +280,11 @@ class ARDecode(Loop[Decoding]):
     def behaviour(self, state: Decoding) -> Mapping[str, Any]:
         """The tokens and their log-probabilities under the expert's own logits."""
         return {"tokens": list(state.tokens), "logprobs": list(state.logprobs)}
+
+    def remember(self, state: Decoding) -> Memory:
+        """All ids that were read and written, int64 [n]: the next turn's come behind them."""
+        ids = torch.cat([state.prompt, torch.tensor(state.tokens, dtype=torch.int64)])
+        return Memory(ids, ids.numel() * ids.element_size())
 
     def release(self, state: Decoding) -> None:
         """Closes the sequence, unless somebody still reads it."""

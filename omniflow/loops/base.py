@@ -44,6 +44,16 @@ class Done(NamedTuple):
     reason: str
 
 
+class Memory(NamedTuple):
+    """What a loop hands to the next turn of its session: a value that nobody changes, and the bytes it occupies.
+
+    A value held by reference is let go of when the session has another one, or ends.
+    """
+
+    value: Value
+    num_bytes: int
+
+
 class BadResult(NamedTuple):
     """In place of a result: the expert's answer for this row is of no use, and why. Fails its own request only."""
 
@@ -127,6 +137,7 @@ class Start:
     values: finished inputs by port (a tuple of values for variadic ports); absent optional ports are missing.
     streams: inputs that are taken piece by piece. params: the node's attributes with the request's own on top.
     wanted: output ports that somebody reads. rollout: whether behaviour is recorded. owner: the request's number.
+    memory: what the turn before has left to this loop. goes_on: whether a loop behind has something of the turn before.
     """
 
     values: Mapping[str, Value]
@@ -136,6 +147,8 @@ class Start:
     wanted: frozenset[str]
     rollout: bool = False
     owner: int = 0
+    memory: Value = None
+    goes_on: bool = False
     bound: Callable[[], int | None] | None = None  # tells max_tokens once it is known, when others' lengths decide it
 
 
@@ -177,6 +190,11 @@ class Loop(ABC, Generic[S]):
 
     def behaviour(self, state: S) -> Mapping[str, Any] | None:
         """What a trainer needs to know of a finished state's choices, under the rollout profile."""
+        del state
+        return None
+
+    def remember(self, state: S) -> Memory | None:
+        """What a finished state leaves to the next turn, when its node keeps sessions; called before `release`."""
         del state
         return None
 

@@ -25,6 +25,7 @@ class Running:
     params: Mapping[str, Any]
     rng: Source
     memory: Any
+    goes_on: bool
     is_done: bool = False
 
 
@@ -51,6 +52,7 @@ class RunOp(Loop[Running]):
             params=start.params,
             rng=start.rng,
             memory=memory,
+            goes_on=start.goes_on,
         )
 
     def next(self, state: Running) -> Unit | Wait | Done:
@@ -96,6 +98,7 @@ class RunOp(Loop[Running]):
             memory=state.memory,
             is_end=is_end,
             rng=state.rng,
+            goes_on=state.goes_on,
         )
         return Unit("op", self.key, state, payload=(self.op.run, call))
 

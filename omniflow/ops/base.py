@@ -19,6 +19,7 @@ class Call:
     values: finished inputs (a tuple for variadic ports); windows: what came on streaming ports since the last call,
     cut at the same elements on all of them, none in a call that only tells the end; memory: the op's own, per item of
     an `each` node, else per request; rng: where an op that draws draws from; is_end: nothing comes after this call.
+    goes_on: in a session, a loop behind goes on from the turn before and wants this turn's part alone.
     """
 
     values: Mapping[str, Value]
@@ -28,6 +29,7 @@ class Call:
     memory: Any
     is_end: bool
     rng: Source | None = None
+    goes_on: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

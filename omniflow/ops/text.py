@@ -21,8 +21,13 @@ def tokenize(call: Call) -> Iterator[Emit]:
 
 
 def chat_tokenize(call: Call) -> Iterator[Emit]:
-    """`messages` (a text is one user turn; json is a list of {role, content}) -> `tokens` of the rendered chat."""
-    ids = call.component.encode_chat(messages_of(call.values["messages"], call.params.get("system")))
+    """`messages` (a text is one user turn; json is a list of {role, content}) -> `tokens` of the rendered chat.
+
+    In a session's later turns: of what comes behind the reply before.
+    """
+    system = None if call.goes_on else call.params.get("system")
+    messages = messages_of(call.values["messages"], system)
+    ids = call.component.encode_turn(messages) if call.goes_on else call.component.encode_chat(messages)
     yield Emit("tokens", torch.tensor(ids, dtype=torch.int64))
 
 

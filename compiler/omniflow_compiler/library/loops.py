@@ -28,6 +28,7 @@ LOOPS = {
                 Attribute(name="stop", type="ids", default=(), doc="Ids that end the sequence; they are not emitted."),
                 Attribute(name="feed_last", type="bool", default=True, doc="Feed the token that reaches the bound too, so that it has its hidden state."),
                 Attribute(name="stop_frame", type="ids", default=(), doc="With an inner loop: ends the loop when every code of a frame but the last is one of these; a frame of nothing else is not emitted."),
+                Attribute(name="session", type="bool", default=False, doc="In a session, go on from all that was read and written in the turns before; give the cache `reuse: prefix`, so that it is not read again."),
                 *_SAMPLING,
             ),
             doc="Decodes tokens one after another over a cache of keys and values.",
