@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 _ONE, _ZERO = Fraction(1), Fraction(0)
-_TOKEN = re.compile(r"\s*(?:([0-9]+)|([A-Za-z_?][A-Za-z0-9_.]*)|([-+*/()]))")
+# A symbol of a node inside a graph has the graph's node before it: `talk/rows.T2`.
+_TOKEN = re.compile(
+    r"\s*(?:([0-9]+)|((?:[A-Za-z_?]\w*/(?=[A-Za-z_][\w/]*\.))*[A-Za-z_?][A-Za-z0-9_.]*)|([-+*/()]))", re.ASCII
+)
 
 
 class TypeSyntaxError(Exception):
