@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass
+from math import prod
+from mmap import mmap
 
 import torch
 from torch import Tensor
@@ -134,6 +136,14 @@ class ExtentLedger:
         return Usage(num_free_blocks=taken.count(0), num_live=len(self._live), largest_free=longest * self.block_tokens)
 
 
+def _zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Zeros whose pages become real as they are first written; `torch.zeros` writes all of them at once."""
+    if device.type != "cpu":
+        return torch.zeros(shape, dtype=dtype, device=device)
+    memory = mmap(-1, prod(shape) * dtype.itemsize)
+    return torch.frombuffer(memory, dtype=dtype).view(shape)
+
+
 class KvArena(ExtentLedger):
     """Keys and values of one expert: `keys` and `values`, each [layers, tokens, kv_heads, head_dim].
 
@@ -154,8 +164,8 @@ class KvArena(ExtentLedger):
     ) -> None:
         super().__init__(num_blocks=num_blocks, block_tokens=block_tokens)
         shape = (num_layers, self.num_tokens, num_kv_heads, head_dim)
-        self.keys: Tensor = torch.zeros(shape, dtype=dtype, device=device)
-        self.values: Tensor = torch.zeros(shape, dtype=dtype, device=device)
+        self.keys: Tensor = _zeros(shape, dtype, device)
+        self.values: Tensor = _zeros(shape, dtype, device)
 
     def copy(self, source: Extent, target: Extent, start: int, stop: int) -> None:
         """Keys and values of slots `start .. stop` of one extent into the same ones of another."""
