@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -125,6 +125,7 @@ class ARDecode(Loop[Decoding]):
         self.pool = pool
         self.chunk = chunk
         self.key = ("ar", id(expert))
+        self.primed = expert if isinstance(expert, Primed) else None
         self.held_row = self._held_row(holds.get("condition"))
 
     def _held_row(self, when_empty: Any) -> Tensor | str | None:
@@ -156,7 +157,7 @@ class ARDecode(Loop[Decoding]):
             conditions=conditions,
             condition=start.streams.get("condition"),
             forced=tuple(forced.tolist()) if forced is not None else (),
-            prompt_ids=tuple(prompt.tolist()) if ids is not None else (),
+            prompt_ids=tuple((prompt if prompt.ndim == 1 else ids).tolist()) if ids is not None else (),
             max_tokens=sampling.max_tokens,
             bound=start.bound,
             wants_hidden=any(not port.startswith(PROMPT) for port in start.wanted - OTHER_PORTS),
@@ -176,8 +177,8 @@ class ARDecode(Loop[Decoding]):
             prompt = ids
             if len(ids) and not 0 <= int(ids.min()) <= int(ids.max()) < self.expert.vocab_size:
                 raise ValueError(f"the prompt has a token outside the vocabulary of {self.expert.vocab_size}")
-        elif isinstance(self.expert, Primed):
-            prompt = self.expert.prompt(conditions)
+        elif self.primed is not None:
+            prompt = self.primed.prompt(conditions)
         else:
             prompt = torch.tensor(list(self.expert.start_ids), dtype=torch.int64)
         if not len(prompt) and not has_forced:
@@ -336,9 +337,8 @@ def _token(expert: Autoregressor, state: Decoding) -> tuple[Tensor | None, Tenso
     """The next token as ids, or as its embedding plus the condition's row."""
     if not isinstance(state.row, Tensor):
         return state.feed, None
-    assert isinstance(expert, Embedder)
     assert state.feed is not None
-    return None, expert.embed(state.feed) + state.row
+    return None, cast("Embedder", expert).embed(state.feed) + state.row
 
 
 def _part(state: Decoding, size: int) -> tuple[Tensor | None, Tensor | None]:
@@ -380,8 +380,7 @@ def _embeddings(expert: Autoregressor, ids: Tensor, units: Sequence[Unit]) -> Se
     """The input embedding [1, D] of each chosen id, when an inner loop asks for it."""
     if not any("embeds" in unit.state.feeds for unit in units):
         return [None] * len(units)
-    assert isinstance(expert, Embedder)
-    embeddings: Sequence[Tensor] = expert.embed(ids).split(1)
+    embeddings: Sequence[Tensor] = cast("Embedder", expert).embed(ids).split(1)
     return embeddings
 
 
