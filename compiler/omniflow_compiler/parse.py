@@ -307,7 +307,7 @@ def _caches(document: Mapping, report: Report) -> Iterator[tuple[str, CacheSpec]
                 kind=_text(tree, "kind"),
                 max_bytes=max_bytes or 1 << 20,
                 block_tokens=block.value if isinstance(block, Scalar) and isinstance(block.value, int) else 16,
-                reuse=_text(tree, "reuse"),
+                reuse="" if _text(tree, "kind") == "features" else _text(tree, "reuse"),
             ),
         )
         _check_keys(name, tree, report)

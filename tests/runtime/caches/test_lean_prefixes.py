@@ -17,7 +17,7 @@ from tests.runtime.caches.programs import TALK_CARD, TOKENS, compile_in
 from tests.runtime.program import drain
 
 CONFIG = lean.LeanConfig(
-    vocab_size=317, hidden_size=64, intermediate_size=96, num_layers=3, num_heads=4, num_kv_heads=2, head_dim=16,
+    vocab_size=317, hidden_size=16, intermediate_size=48, num_layers=3, num_heads=4, num_kv_heads=2, head_dim=8,
     norm_eps=1e-5, rope=lean.RopeConfig(theta=10_000.0),
 )  # fmt: skip
 needs_native = pytest.mark.skipif(load_native() is None, reason="no C++ compiler")
@@ -124,3 +124,21 @@ def test_under_batch_invariance_only_an_exact_step_takes_over_what_others_comput
         taken = running.run({"prompt": prompt}).record["cached_tokens"]
         assert taken == (39 if model.is_exact else 0)
         assert model.is_exact == (native and load_native() is not None)
+
+
+def test_a_sessions_turns_read_nothing_twice_and_answer_as_one_prompt_would() -> None:
+    torch.set_num_threads(1)
+    model = lean.random(CONFIG, seed=1, cache_tokens=512)
+    card = TALK_CARD.format(loop=", session: true", cache=", reuse: prefix", size="64 KiB")
+    running, plain = omniflow.load(compile_in(card, TOKENS), experts={"thinker": model}), load(model, reuse=False)
+    session, so_far = running.session(), ids(0, 0)
+    for turn in range(3):
+        new = ids(12, 20 + turn)
+        result = running.run({"prompt": new}, session=session)
+        assert result.record["cached_tokens"] >= (len(so_far) - 1 if turn else 0)
+        so_far = torch.cat([so_far, new])
+        assert torch.equal(result.outputs["tokens"], plain.run({"prompt": so_far}).outputs["tokens"])
+        so_far = torch.cat([so_far, result.outputs["tokens"]])
+    running.close_session(session)
+    running.bound.stores.drop()
+    assert running.kept == running.live == model.arena.num_live == 0
