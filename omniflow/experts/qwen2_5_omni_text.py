@@ -67,10 +67,6 @@ class Placed:
         """One forward over all rows."""
         return self.decoder.step([_placed(row) for row in rows])
 
-    def named_row(self, name: str) -> Tensor:
-        """The checkpoint names ids, not rows. Errors: KeyError."""
-        raise KeyError(f"there is no row {name!r}; embed the id instead")
-
 
 def _placed(row: TokenRows) -> TokenRows:
     sequence, tokens = row.sequence, row.ids if row.ids is not None else row.embeds

@@ -81,9 +81,8 @@ def itemize(call: Call) -> Iterator[Emit]:
     for port, window in call.windows.items():
         if window.new:
             yield Emit(port, window.data, True)
-    window = call.windows.get("value")
-    if window is not None and window.new:
-        yield Emit("cut", torch.tensor([window.left, window.new]), True)
+            if port == "value":
+                yield Emit("cut", torch.tensor([window.left, window.new]), True)
 
 
 def crop(call: Call) -> Iterator[Emit]:

@@ -94,11 +94,11 @@ def test_windows_become_items_beside_each_other_with_what_they_are_cut_of() -> N
         values={}, windows={"value": value, "beside": beside}, params={}, component=None, memory=None, is_end=False
     )
     emits = [emit for emit in OPS["itemize"].run(call) if isinstance(emit, Emit)]
-    assert [emit.port for emit in emits] == ["value", "beside", "cut"]
+    assert [emit.port for emit in emits] == ["value", "cut", "beside"]
     assert all(emit.ends_item for emit in emits)
-    assert emits[2].data.tolist() == [1, 3]
+    assert emits[1].data.tolist() == [1, 3]
     frames = torch.arange(10)  # two for each element of the window
-    assert _one("crop", {"value": frames, "cut": emits[2].data}, scale=2).tolist() == [2, 3, 4, 5, 6, 7]
+    assert _one("crop", {"value": frames, "cut": emits[1].data}, scale=2).tolist() == [2, 3, 4, 5, 6, 7]
 
 
 def _noise(width: int, sizes: Sequence[int]) -> Tensor:

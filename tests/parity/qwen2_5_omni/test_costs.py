@@ -29,8 +29,8 @@ WITHOUT_EMBEDDINGS = (  # the talker reads hidden states alone
     ("  - embeds ~> reply.a\n  - hidden ~> reply.b\n", ""),
     ("reply.sum ~> said.value", "hidden ~> said.value"),
     ("prompt.sum -> rows.parts", "prompt_hidden -> rows.parts"),
-    ('  prompt_embeds: "?a[P, D]"    # what the thinker read, zero where sounds and pictures were\n', ""),
-    ('  embeds: "?a[R, D]"           # what it wrote, a row per token that it read again\n', ""),
+    ('  prompt_embeds: "?a[P, D]"  # what the thinker read, zero where sounds and pictures were\n', ""),
+    ('  embeds: "?a[R, D]"         # what it wrote, a row per token that it read again\n', ""),
 )
 
 

