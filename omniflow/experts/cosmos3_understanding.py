@@ -48,6 +48,8 @@ def turn(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 class UnderstandingStack:
     """Role Stack of the lean decoder, over the modules of a Cosmos3OmniTransformer, which keep their weights."""
 
+    is_exact = False
+
     def __init__(self, model: Any) -> None:
         self._model = model
         config = model.config

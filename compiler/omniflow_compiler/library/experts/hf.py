@@ -68,6 +68,7 @@ SIGNATURES = (
         serves={"ar_decode": _DECODE},
         sizes={"vocabulary": _VOCABULARY, "hidden": _HIDDEN},
         num_parameters=FromConfig(path="", default=1_000_000_000, read=_parameters),
+        forks=True,
         unit_seconds={"ar_prefill": 0.1, "ar_token": 0.03},
         prescribes={
             "ar_decode": {"stop": Prescribed(file="generation_config.json", read=_stop, otherwise="config.json")}
