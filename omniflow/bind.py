@@ -10,6 +10,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any
 
+from omniflow.contract import contract_faults
 from omniflow.errors import BindError
 from omniflow.experts.lean.errors import CheckpointError
 from omniflow.loops.ar_decode import ARDecode
@@ -122,14 +123,14 @@ def bind(schedule: Schedule, given: Mapping[str, Any] | None = None) -> Bound:
     for spec in schedule.experts:
         if spec.name not in experts:
             experts[spec.name] = load_expert(spec, _cache_of(spec, schedule))
+    faults = [f for f in contract_faults(schedule, experts, tries=False) if f.component not in (given or {})]
+    if faults:
+        raise BindError("; ".join(map(str, faults)))
     stores = make_stores(schedule, experts)
     downstream = _downstream(schedule)
     nodes = tuple(
         _bind_node(i, downstream[node.id], node, schedule, experts, stores) for i, node in enumerate(schedule.nodes)
     )
-    for bound in nodes:
-        if "kv" in bound.wanted and isinstance(bound.loop, ARDecode):
-            bound.loop.pool.turns.needed += 1  # every request hands on one more cache
     return Bound(
         schedule=schedule,
         nodes=nodes,
