@@ -139,6 +139,10 @@ class Group(nn.Module):
         super().__init__()
         self.codebook = Codebook(codes, width)
 
+    def forward(self, codes: Tensor) -> Tensor:
+        vectors: Tensor = self.codebook(codes)
+        return vectors
+
 
 class Quantizer(nn.Module):
     """Adds up the vectors of some groups' codes. [B, n, groups] to [B, width, n]."""
@@ -150,7 +154,7 @@ class Quantizer(nn.Module):
         self.output_proj = None if is_same else nn.Conv1d(config.quantized, config.width, 1, bias=False)
 
     def forward(self, codes: Tensor) -> Tensor:
-        vectors = [layer.codebook(column) for layer, column in zip(self.layers, codes.unbind(-1), strict=True)]
+        vectors = [layer(column) for layer, column in zip(self.layers, codes.unbind(-1), strict=True)]
         total = torch.stack(vectors).sum(0).transpose(1, 2)
         return total if self.output_proj is None else self.output_proj(total)
 

@@ -43,7 +43,7 @@ class Placed:
         return ()
 
     @property
-    def ledger(self) -> ExtentLedger:
+    def arena(self) -> ExtentLedger:
         """Who holds what of the cache."""
         return self.decoder.arena
 

@@ -89,7 +89,8 @@ class ConvNeXt(nn.Module):
 
     def forward(self, x: Tensor, memory: Memory) -> Tensor:
         mixed = self.pwconv2(F.gelu(self.pwconv1(self.norm(self.dwconv(x, memory).transpose(1, 2)))))
-        return x + (self.gamma * mixed).transpose(1, 2)
+        out: Tensor = x + (self.gamma * mixed).transpose(1, 2)
+        return out
 
 
 class SnakeBeta(nn.Module):
@@ -114,7 +115,8 @@ class ResidualUnit(nn.Module):
         self.conv2 = CausalConv(channels, channels, 1)
 
     def forward(self, x: Tensor, memory: Memory) -> Tensor:
-        return self.conv2(self.act2(self.conv1(self.act1(x), memory)), memory) + x
+        out: Tensor = self.conv2(self.act2(self.conv1(self.act1(x), memory)), memory) + x
+        return out
 
 
 class DecoderBlock(nn.Module):
@@ -198,8 +200,9 @@ class Code2Wav(ChunkDecoder):
     def samples(self, codes: Tensor, memory: Memory) -> Tensor:
         """[B, S] of codes int64 [B, n, groups]; the first chunk of a clip lacks what the strides hold back."""
         x = self._attend(codes, memory).transpose(1, 2)
-        for stretch, mix in self.upsample:
-            x = mix(stretch(x, memory), memory)
+        for stage in self.upsample:
+            for layer in stage.children():
+                x = layer(x, memory)
         for block in self.decoder:
             x = block(x) if isinstance(block, SnakeBeta) else block(x, memory)
         return x[:, 0].clamp(-1, 1)

@@ -172,7 +172,7 @@ def load_predictor(
         folder, config=config, names=names, dtype=dtype, device=device,
         cache_tokens=cache_tokens(config, cache_bytes, dtype), block_tokens=block_tokens,
     )  # fmt: skip
-    return Predictor(decoder, tables=tables, heads=[head.weight for head in heads.children()])
+    return Predictor(decoder, tables=tables, heads=list(heads.parameters()))
 
 
 def _code_tables(
@@ -184,4 +184,4 @@ def _code_tables(
     with torch.device("meta"):
         tables = nn.ModuleList(nn.Embedding(number(section, "vocab_size"), width) for _ in range(groups - 1))
     fill(tables, checkpoint, "talker.code_predictor.model.codec_embedding.", dtype=dtype, device=device)
-    return [table.weight for table in tables.children()]
+    return list(tables.parameters())

@@ -190,7 +190,8 @@ class VisionTower(nn.Module):
         share = torch.stack([1 - (spots - floor), spots - floor], dim=-1)
         index = (taps[:, 0, :, None] * side + taps[:, 1, None]).flatten(1)
         weight = (share[:, 0, :, None] * share[:, 1, None]).flatten(1)
-        return (self.pos_embed(index) * weight[..., None]).sum(1)
+        learned: Tensor = (self.pos_embed(index) * weight[..., None]).sum(1)
+        return learned
 
     def _angles(self, places: Tensor) -> Tensor:
         """float32 [T, D / 2]: a half turns by row, a half by column."""
