@@ -59,6 +59,13 @@ class Queue:
         else:
             self._lines.setdefault(request.priority, OrderedDict())[request.id] = request
 
+    def put_back(self, request: Request) -> None:
+        """A request that was let in must wait again: in front of its line, however full the queue is."""
+        self.num_bytes += request.num_bytes
+        line = self._lines.setdefault(request.priority, OrderedDict())
+        line[request.id] = request
+        line.move_to_end(request.id, last=False)
+
     def unpark(self, request: Request) -> None:
         """Lets a parked request into its line, in front: it has waited already."""
         line = self._lines.setdefault(request.priority, OrderedDict())

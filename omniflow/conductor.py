@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from omniflow.batcher import Batcher
 from omniflow.execution import Outcome
+from omniflow.line import Line
 from omniflow.loops.ar_decode import POOL, TURN
 from omniflow.loops.base import BadResult, Done, Unit, Wait
 from omniflow.node import Agenda, Lane, NodeRun, expert_of
@@ -16,13 +17,25 @@ from omniflow.trace import UnitEvent
 
 
 class Conductor:
-    """The requests in work. `on_end` is told of each request that ends, once, when all it held has been freed."""
+    """The requests in work. `on_end` is told of each request that ends, once, when all it held has been freed.
 
-    def __init__(self, agenda: Agenda, batcher: Batcher, on_end: Callable[[Request], None]) -> None:
+    `on_evict` is told of one that gave its room to a request of higher priority, and begins anew later.
+    """
+
+    def __init__(
+        self,
+        agenda: Agenda,
+        batcher: Batcher,
+        running: Mapping[int, Request],
+        on_end: Callable[[Request], None],
+        on_evict: Callable[[Request], None],
+    ) -> None:
         self.agenda = agenda
         self.batcher = batcher
+        self.running = running
         self.on_end = on_end
-        self.roomless: deque[Lane] = deque()  # wait for a cache, first come first served
+        self.on_evict = on_evict
+        self.lines: dict[int, Line] = {}  # those that wait for a cache, by its expert's identity
         self.turnless: deque[Lane] = deque()  # wait until another request has gathered its caches
 
     # -- what is ready ---------------------------------------------------------------------------------------------
@@ -61,8 +74,13 @@ class Conductor:
         run = lane.node
         if run.num_full:
             run.parked.append(lane)
+            if lane.waits_on == POOL:
+                self._leave_line(lane)
             return
         had_no_room, lane.waits_on = lane.waits_on == POOL, None
+        if self.lines and not had_no_room and not lane.has_begun and self._is_behind(lane):
+            self._stand(lane)
+            return
         try:
             answer = run.bound.loop.next(lane.state)
             if type(answer) is Done:
@@ -77,18 +95,23 @@ class Conductor:
             lane.waits_on = answer.on
             if answer.on == TURN:
                 self.turnless.append(lane)
+                if had_no_room:
+                    self._served(lane)  # it steps out of the line, which others behind it may need
                 return
             if answer.on == POOL:
-                (self.roomless.appendleft if had_no_room else self.roomless.append)(lane)
+                if not had_no_room:
+                    self._stand(lane)
+                self._preempt(lane)
                 return
         elif type(answer) is Unit:
             answer.lane = lane
             lane.unit = answer
+            lane.has_begun = True
             self.batcher.put(answer)
             if self.turnless and "kv" in run.bound.wanted:
                 self._give_turn()
         if had_no_room:
-            self._give_room()
+            self._served(lane)
 
     def _close(self, lane: Lane, reason: str) -> None:
         """An item of a node is through."""
@@ -137,6 +160,41 @@ class Conductor:
         """The one way to the one end: frees all that the request holds."""
         assert not request.state.is_end
         request.state, request.error, request.ended = state, error, self.agenda.now()
+        self._free(request)
+        self._give_room()
+        self.on_end(request)
+        request.runs = {}
+
+    def _preempt(self, lane: Lane) -> None:
+        """The youngest request of the lowest priority that holds room on the expert gives it to a higher priority."""
+        mine, expert = lane.node.request, lane.node.bound.expert
+        below = [r for r in self.running.values() if r.priority < mine.priority and r.is_evictable(expert)]
+        if below:
+            self.evict(min(below, key=lambda request: (request.priority, -request.id)))
+
+    def relieve(self, stalled: Sequence[Request]) -> bool:
+        """Where all that is left waits for room, one that holds some of it begins anew. Returns whether there was one.
+
+        It may be its own neighbour: what it holds can lie in the middle of the room that it still needs.
+        """
+        lanes = [lane for request in stalled for run in request.nodes for lane in run.lanes.values()]
+        holders = {
+            lane.node.request.id: lane.node.request
+            for lane in lanes
+            if lane.waits_on == POOL and lane.node.request.is_evictable(lane.node.bound.expert)
+        }
+        if holders:
+            self.evict(min(holders.values(), key=lambda request: (request.priority, -request.id)))
+        return bool(holders)
+
+    def evict(self, request: Request) -> None:
+        """Frees all that a request holds and lets it begin anew: what it gave so far it will give again."""
+        self._free(request)
+        request.begin_anew()
+        self.on_evict(request)
+        self._give_room()
+
+    def _free(self, request: Request) -> None:
         for run in request.nodes:
             for lane in run.lanes.values():
                 if not lane.is_over:
@@ -146,13 +204,10 @@ class Conductor:
                     if not lane.is_stuck:
                         self._release(lane)
             run.stop()
-        if self.roomless:
-            self.roomless = deque(lane for lane in self.roomless if not lane.is_over)
+        for line in self.lines.values():
+            line.drop_ended()
         if self.turnless:
             self.turnless = deque(lane for lane in self.turnless if not lane.is_over)
-        self._give_room()
-        self.on_end(request)
-        request.runs = {}
 
     def come_back(self, units: Sequence[Unit]) -> None:
         """A call that had been given up has come back: what its rows hold can be freed, and who went on cannot."""
@@ -172,11 +227,41 @@ class Conductor:
             request.error = request.error or f"node {lane.node.bound.spec.id} was not released: {describe(error)}"
         self._give_room()
 
+    # -- who waits -------------------------------------------------------------------------------------------------
+
+    @property
+    def num_roomless(self) -> int:
+        """Lanes that wait for a cache."""
+        return sum(map(len, self.lines.values()))
+
+    def _is_behind(self, lane: Lane) -> bool:
+        """Whether a lane that has nothing yet would take room that others wait for."""
+        bound = lane.node.bound
+        line = self.lines.get(id(bound.expert))
+        return line is not None and len(line) > 0 and bound.spec.name == "ar_decode" and line.goes_before(lane)
+
+    def _stand(self, lane: Lane) -> None:
+        lane.waits_on = POOL
+        self.lines.setdefault(id(lane.node.bound.expert), Line()).put(lane)
+
+    def _served(self, lane: Lane) -> None:
+        """A lane that waited has room, or needs none any more: the next may try."""
+        if self.lines[id(lane.node.bound.expert)].served(lane):
+            lane.node.request.is_spared = True
+        self._give_room()
+
+    def _leave_line(self, lane: Lane) -> None:
+        """A lane cannot go on for another reason: who waits behind it may try."""
+        lane.waits_on = None
+        self.lines[id(lane.node.bound.expert)].leave(lane)
+        self._give_room()
+
     def _give_room(self) -> None:
-        """Lets the first lane that waits for a cache try again."""
-        if self.roomless:
-            lane = self.roomless.popleft()
-            lane.node.wake_lane(lane)
+        """Lets the first lane that waits for each cache try again."""
+        for line in self.lines.values():
+            if len(line):
+                lane = line.first()
+                lane.node.wake_lane(lane)
         if self.turnless:
             self._give_turn()
 

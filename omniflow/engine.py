@@ -50,7 +50,9 @@ class Engine:
         self.trace = Trace([pool.name for pool in bound.pools.pools]) if trace else None
         self.agenda = Agenda(self.trace)
         self.batcher = Batcher(self.limits, self.agenda.recheck)
-        self.conductor = Conductor(self.agenda, self.batcher, self._on_end)
+        self.waiting: dict[int, Request] = {}  # those in the queue, by id
+        self.running: dict[int, Request] = {}
+        self.conductor = Conductor(self.agenda, self.batcher, self.running, self._on_end, self._on_evict)
         unit_seconds = self.limits.unit_seconds
         self.faults = read_faults(faults, bound.schedule, profile=profile, unit_seconds=unit_seconds)
         self.executor = Executor(unit_seconds=unit_seconds, faults=self.faults)
@@ -59,8 +61,6 @@ class Engine:
             bound.pools.keep_exact()
         self.queue = Queue(self.limits)
         self.sessions = Sessions(self.limits, self.now)
-        self.waiting: dict[int, Request] = {}  # those in the queue, by id
-        self.running: dict[int, Request] = {}
         self.results: dict[int, Result] = {}
         self.num_submitted = 0
         self._cancels: deque[int] = deque()
@@ -217,7 +217,7 @@ class Engine:
         held = sum(channel.recount() for run in runs for channels in run.inputs.values() for channel in channels)
         ready = sum(len(group.units) for group in self.batcher.groups.values())
         ready += sum(len(request.memories) for request in self.running.values())
-        return lanes + held + ready + len(self.conductor.roomless) + self.bound.pools.live
+        return lanes + held + ready + self.conductor.num_roomless + self.bound.pools.live
 
     @property
     def kept(self) -> int:
@@ -278,7 +278,7 @@ class Engine:
             request = self.queue.take()
             del self.waiting[request.id]
             request.state = State.RUNNING
-            request.started = self.agenda.clock
+            request.started = self.agenda.clock if request.started is None else request.started
             self.running[request.id] = request
             try:
                 build(request, self.bound, self.agenda, self.faults)
@@ -291,6 +291,8 @@ class Engine:
     def _settle(self) -> bool:
         """Nothing is ready: who waits for nobody outside waits for ever, so it fails and says for what."""
         stalled = [request for request in self.running.values() if not request.is_held_back]
+        if self.conductor.relieve(stalled):
+            return True
         for request in stalled:
             self.conductor.end(request, State.FAILED, stall_of(request))
         return bool(stalled)
@@ -314,6 +316,12 @@ class Engine:
 
     def _find(self, request_id: int) -> Request | None:
         return self.running.get(request_id) or self.waiting.get(request_id)
+
+    def _on_evict(self, request: Request) -> None:
+        """A request that gave its room to a higher priority waits again."""
+        del self.running[request.id]
+        self.waiting[request.id] = request
+        self.queue.put_back(request)
 
     def _on_end(self, request: Request) -> None:
         """Keeps a request's result for who asks for it."""

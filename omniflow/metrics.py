@@ -20,6 +20,8 @@ HELP = {
     "omniflow_batches_total": "Batches that ran, by kind of their first unit and expert.",
     "omniflow_batch_units_total": "Units in those batches.",
     "omniflow_batch_seconds_total": "Seconds that those batches took.",
+    "omniflow_preemptions_total": "How often requests that ended gave their room to a higher priority.",
+    "omniflow_preempted_units_total": "Units that were computed in vain before.",
     "omniflow_units_total": "Units of requests that ended, by node and kind.",
     "omniflow_output_elements_total": "Elements that left by outputs of requests that ended: characters, samples.",
     "omniflow_first_output_seconds_sum": "Seconds from submission to an output's first piece, added up.",
@@ -53,6 +55,9 @@ class Metrics:
     def end(self, request: Request) -> None:
         """A request ended."""
         self.totals["omniflow_requests_total", (("state", str(request.state)),)] += 1
+        if request.num_evicted:
+            self.totals["omniflow_preemptions_total", ()] += request.num_evicted
+            self.totals["omniflow_preempted_units_total", ()] += request.units_evicted
         for run in request.nodes:
             if run.count.cached:
                 self.totals["omniflow_cached_total", (("node", run.bound.spec.id),)] += run.count.cached

@@ -57,7 +57,7 @@ class Agenda:
 class Lane:
     """One item of one node in work; nodes without `each` have a single one."""
 
-    __slots__ = ("held", "is_over", "is_queued", "is_stuck", "item", "node", "state", "unit", "waits_on")
+    __slots__ = ("has_begun", "held", "is_over", "is_queued", "is_stuck", "item", "node", "state", "unit", "waits_on")
 
     def __init__(self, node: NodeRun, item: int) -> None:
         self.node = node
@@ -65,6 +65,7 @@ class Lane:
         self.state: Any = None
         self.unit: Unit | None = None
         self.waits_on: str | None = None
+        self.has_begun = False  # it has had a unit
         self.is_queued = False
         self.is_over = False
         self.is_stuck = False  # a call that has not come back may still touch its state
@@ -176,12 +177,18 @@ class NodeRun:
                 bound=self.request.bound_of(spec),
                 rollout=self.request.rollout,
                 owner=self.request.id,
+                gathers=self._num_gathered(),
                 memory=self.request.memory_of(self.bound.spec),
                 goes_on=self.request.goes_on(self.bound.onward),
             )
         )
         self.lanes[item] = lane  # only now is there a state to release
         self.wake_lane(lane)
+
+    def _num_gathered(self) -> int:
+        """Caches of this node's expert that the request hands on."""
+        expert = self.bound.expert
+        return sum("kv" in run.bound.wanted and run.bound.expert is expert for run in self.request.nodes)
 
     def _collect(self, item: int) -> tuple[dict[str, Value], dict[str, Stream]]:
         values: dict[str, Value] = {}
@@ -246,6 +253,12 @@ class NodeRun:
                     output.put(None, head.item, True, 0)
             del self.lanes[self.head]
             self.head += 1
+
+    @property
+    def may_hold_cache(self) -> bool:
+        """Whether a sequence of its expert is open for it, or a cache that it has handed on."""
+        has_begun = self.count.num_units > 0 or any(lane.unit is not None for lane in self.lanes.values())
+        return has_begun and (not self.is_finished or "kv" in self.bound.wanted)
 
     def note(self, lane: Lane) -> None:
         """Keeps an item's behaviour record for the request."""

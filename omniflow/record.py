@@ -40,6 +40,7 @@ def record_of(request: Request, schedule: Schedule) -> dict[str, Any]:
         "state": str(request.state),
         "error": request.error,
         "seconds": round(seconds, 6),
+        "preempted": {"times": request.num_evicted, "units": request.units_evicted},
         "queued_seconds": round((request.started or request.ended or 0.0) - request.submitted, 6),
         "tokens": sum(_tokens(run) for run in request.nodes),
         "cached_tokens": sum(run.count.cached for run in request.nodes if run.bound.spec.name == "ar_decode"),

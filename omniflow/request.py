@@ -47,6 +47,9 @@ class Result:
     behaviour: Mapping[str, Any] = field(default_factory=dict)  # under `rollout`: per loop node, a record per item
 
 
+MAX_EVICTED = 4  # after so many times a request keeps what it has
+
+
 class Request:
     """One request. Made when it is submitted; its nodes and channels exist only while it runs."""
 
@@ -86,7 +89,27 @@ class Request:
         self.readiness = Readiness(0, {})
         self.num_open = 0  # nodes that have not finished
         self.outlets: dict[str, Outlet] = {}
+        self.num_evicted = 0  # how often it gave its room to a higher priority
+        self.is_spared = False  # it waited so long for its room that nobody takes it away again
+        self.units_evicted = 0  # units that were computed in vain
         self.behaviour: dict[str, list[Any]] = {}
+
+    def is_evictable(self, expert: Any) -> bool:
+        """Whether it may hold sequences of that expert and can give them back; nobody begins anew for ever."""
+        if self.session is not None or self.is_spared or self.num_evicted >= MAX_EVICTED:
+            return False
+        if any(lane.is_stuck for run in self.nodes for lane in run.lanes.values()):
+            return False
+        return any(run.bound.expert is expert and run.may_hold_cache for run in self.nodes)
+
+    def begin_anew(self) -> None:
+        """Back to where it was submitted; what clients have been told stays told."""
+        self.num_evicted += 1
+        self.units_evicted += sum(run.count.num_units for run in self.nodes)
+        self.state = State.QUEUED
+        self.runs, self.num_open, self.behaviour = {}, 0, {}
+        if self.generator is not None:
+            self.generator.manual_seed(self.seed)
 
     @property
     def is_held_back(self) -> bool:

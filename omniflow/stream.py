@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from omniflow.values import Value, concat, is_starred
+from omniflow.values import Value, concat, cut, is_starred
 from omniflow_compiler.schedule import Output
 
 if TYPE_CHECKING:
@@ -31,7 +32,9 @@ class Ended(NamedTuple):
 class Outlet:
     """The reader behind a program output: keeps what comes for the result, tells the request's listener, or both."""
 
-    def __init__(self, spec: Output, *, request: Request, writer: NodeRun | None, agenda: Agenda) -> None:
+    def __init__(
+        self, spec: Output, *, request: Request, writer: NodeRun | None, agenda: Agenda, before: Outlet | None = None
+    ) -> None:
         self.spec = spec
         self.id = f"output:{spec.name}"
         self.request = request
@@ -46,6 +49,15 @@ class Outlet:
         self.num_elements = 0
         self.first: float | None = None  # when the first piece came, by the engine's clock
         self.last: float | None = None
+        self.told: dict[int, int] = {}  # item to elements that the listener has; -1 once it knows that the item ended
+        self.earlier: dict[int, int] = {}  # the same of the time before the request began anew
+        if before is not None:
+            self.first, self.is_full = before.first, before.is_full
+            self.earlier = {**before.earlier, **before.told}
+            if before.first is not None:
+                self._hear()
+            if before.is_full and writer is not None:
+                writer.on_full()
 
     def put(self, data: Value, item: int, ends_item: bool, size: int) -> None:
         """A piece of `size` elements came; data None only ends the item."""
@@ -61,7 +73,19 @@ class Outlet:
                 self.first = self.last
                 self._hear()
         if self.listener is not None:
-            self.listener(Piece(self.request.id, self.spec.name, data, item, ends_item))
+            self._tell(self.listener, data, item, ends_item, size)
+
+    def _tell(self, listener: Callable[[Piece], None], data: Value, item: int, ends_item: bool, size: int) -> None:
+        """Tells the listener what it does not have yet."""
+        start = self.told.get(item, 0)
+        self.told[item] = -1 if ends_item else start + size
+        if self.earlier:
+            known = self.earlier.get(item, 0)
+            if known < 0 or (start + size <= known and not ends_item):
+                return
+            if data is not None and start < known:
+                data = cut(data, min(known - start, size), size)
+        listener(Piece(self.request.id, self.spec.name, data, item, ends_item))
 
     def end(self) -> None:
         """Nothing more will come."""

@@ -36,7 +36,9 @@ def build(request: Request, bound: Bound, agenda: Agenda, faults: Faults) -> Non
                 run.inputs[port] = [_channel(spec, run, runs, feeds, request, faults) for spec in fed]
     for output in schedule.outputs:
         writer = runs.get(output.node)
-        outlet = request.outlets[output.name] = Outlet(output, request=request, writer=writer, agenda=agenda)
+        before = request.outlets.get(output.name)
+        outlet = Outlet(output, request=request, writer=writer, agenda=agenda, before=before)
+        request.outlets[output.name] = outlet
         if writer is None:
             outlet.end()
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import tempfile
 from collections.abc import Callable, Sequence
@@ -11,6 +12,7 @@ from pathlib import Path
 from omniflow.batcher import Limits
 from omniflow.engine import Engine
 from omniflow.loading import load
+from omniflow.pool import Pooled
 from omniflow.request import Result
 from omniflow.verification.cases import Case
 from omniflow_compiler.reader import read_schedule
@@ -94,13 +96,44 @@ def rollout(schedule: Schedule, cases: Sequence[Case], limits: Limits) -> Outcom
 
 
 def crowded(schedule: Schedule, cases: Sequence[Case], limits: Limits) -> Outcome:
-    """Caches that hold hardly more than one request: the others must wait and lose nothing."""
-    small = tuple(replace(cache, max_bytes=_least(cache.max_bytes)) for cache in schedule.caches)
-    return _together(replace(schedule, caches=small), cases, limits)
+    """Caches that hold the largest request and no more, and requests of ever higher priority: each that is in work
+    loses its room to the next, begins anew later, and must lose nothing else.
+    """
+    engine = load(_tight(schedule, cases, limits), limits=limits)
+    ids: list[int] = []
+    for priority, case in enumerate(cases):
+        ids.append(engine.submit(case.inputs, seed=case.seed, priority=priority))
+        for _ in range(STEPS_BETWEEN):
+            engine.step()
+    return _finish(engine, ids)
 
 
-def _least(max_bytes: int) -> int:
-    return max(1, max_bytes // 8)
+STEPS_BETWEEN = 12  # enough for a request to have taken its room, not to have gone through
+
+
+def _tight(schedule: Schedule, cases: Sequence[Case], limits: Limits) -> Schedule:
+    """The schedule with paged caches as small as the most that one of the cases holds when it runs alone."""
+    engine = load(schedule, limits=limits)
+    share: dict[str, float] = {}  # of each expert's cache
+    for case in cases:
+        for pool in engine.bound.pools.pools:
+            pool.clear()
+        engine.submit(case.inputs, seed=case.seed, keep=False)
+        while not engine.is_idle:
+            engine.step()
+            for pool in engine.bound.pools.pools:
+                if pool.num_used is not None and isinstance(pool.expert, Pooled):
+                    share[pool.name] = max(share.get(pool.name, 0.0), pool.num_used / pool.expert.arena.num_tokens)
+    needed: dict[str, float] = {}  # of each cache
+    for node in schedule.nodes:
+        bindings = [(node.expert, node.cache), *([(node.inner.expert, node.inner.cache)] if node.inner else [])]
+        for expert, cache in bindings:
+            if expert is not None and cache is not None:
+                needed[cache] = max(needed.get(cache, 0.0), share.get(expert, 1.0))
+    small = tuple(
+        replace(cache, max_bytes=math.ceil(cache.max_bytes * needed.get(cache.name, 1.0))) for cache in schedule.caches
+    )
+    return replace(schedule, caches=small)
 
 
 def reloaded(schedule: Schedule, cases: Sequence[Case], limits: Limits) -> Outcome:

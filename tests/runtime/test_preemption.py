@@ -1,0 +1,161 @@
+"""A request of higher priority takes the room it needs; who gave it begins anew and gives the same, once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+
+import omniflow
+from omniflow import Engine, Limits, Piece, Schedule, State
+from omniflow.request import MAX_EVICTED
+from omniflow.verification.cases import make_cases
+from omniflow.verification.modes import crowded
+from tests.runtime.program import PROMPTS, alone, assert_same, drain, speech
+
+
+@cache
+def small() -> Schedule:
+    """The null program with a cache for one request at a time: 96 positions of 64 bytes."""
+    caches = tuple(replace(cache, max_bytes=96 * 64) for cache in speech().caches)
+    return replace(speech(), caches=caches)
+
+
+def engine(**options: Any) -> Engine:
+    return omniflow.load(small(), **options)
+
+
+def steps(running: Engine, count: int) -> None:
+    for _ in range(count):
+        running.step()
+
+
+def test_a_higher_priority_takes_the_room_and_both_give_what_they_give_alone() -> None:
+    running = engine()
+    low = running.submit({"prompt": PROMPTS[0]})
+    steps(running, 30)
+    high = running.submit({"prompt": PROMPTS[1]}, priority=1)
+    ended = []
+    while not running.is_idle:
+        running.step()
+        ended += [request for request in (low, high) if request not in ended and request in running.results]
+    assert ended == [high, low]
+    first, second = running.result(low), running.result(high)
+    assert_same(first, PROMPTS[0])
+    assert_same(second, PROMPTS[1])
+    assert first is not None
+    assert second is not None
+    assert first.record["preempted"]["times"] == 1
+    assert first.record["preempted"]["units"] > 0
+    assert second.record["preempted"] == {"times": 0, "units": 0}
+    text = running.metrics.render(running)
+    assert "omniflow_preemptions_total 1\n" in text
+    assert running.live == 0
+    running.bound.pools.check()
+
+
+def test_equal_and_lower_priorities_wait() -> None:
+    running = engine()
+    first = running.submit({"prompt": PROMPTS[0]}, priority=1)
+    steps(running, 30)
+    others = [running.submit({"prompt": PROMPTS[1]}, priority=priority) for priority in (1, 0)]
+    drain(running)
+    for request, prompt in zip((first, *others), (PROMPTS[0], PROMPTS[1], PROMPTS[1]), strict=True):
+        result = running.result(request)
+        assert_same(result, prompt)
+        assert result is not None
+        assert result.record["preempted"]["times"] == 0
+
+
+@pytest.mark.parametrize("at", [20, 60, 90, 150])
+def test_a_client_hears_every_element_once(at: int) -> None:
+    pieces: list[Piece] = []
+    running = engine()
+    low = running.submit({"prompt": PROMPTS[0]}, listener=pieces.append)
+    steps(running, at)
+    heard = len(pieces)
+    running.submit({"prompt": PROMPTS[1]}, priority=1)
+    drain(running)
+    assert heard or at < 60
+    text, audio = alone(PROMPTS[0])
+    assert "".join(piece.data for piece in pieces if piece.output == "text" and piece.data) == text
+    sound = [p.data for p in pieces if p.output == "audio" and p.data is not None]
+    assert torch.equal(torch.cat(sound), audio)
+    assert_same(running.result(low), PROMPTS[0])
+
+
+def test_the_youngest_of_the_lowest_priority_goes_first() -> None:
+    caches = tuple(replace(cache, max_bytes=3 * 64 * 64) for cache in speech().caches)
+    running = omniflow.load(replace(speech(), caches=caches))
+    ids = [running.submit({"prompt": PROMPTS[0]}, priority=priority) for priority in (1, 0, 0)]
+    steps(running, 30)
+    running.submit({"prompt": PROMPTS[1]}, priority=2)
+    drain(running)
+    results = [running.result(request) for request in ids]
+    times = [result.record["preempted"]["times"] for result in results if result is not None]
+    assert times[0] == 0
+    assert times[2] >= times[1]
+    assert times[2] > 0
+    for result in results:
+        assert_same(result, PROMPTS[0])
+
+
+def test_nobody_begins_anew_for_ever() -> None:
+    caches = tuple(replace(cache, max_bytes=64 * 64) for cache in speech().caches)
+    running = omniflow.load(replace(speech(), caches=caches))
+    low = running.submit({"prompt": PROMPTS[0]})
+    steps(running, 30)
+    for _ in range(5_000):
+        if low in running.results:
+            break
+        if len(running.waiting) + len(running.running) < 4:  # there is always one of higher priority that wants room
+            running.submit({"prompt": "Hm"}, params={"think.max_tokens": 8}, priority=1)
+        running.step()
+    result = running.result(low)
+    drain(running)
+    assert result is not None
+    assert 0 < result.record["preempted"]["times"] <= MAX_EVICTED
+    assert_same(result, PROMPTS[0])
+    assert running.live == 0
+
+
+def test_one_that_lost_its_room_can_be_cancelled_while_it_waits() -> None:
+    running = engine(limits=Limits(running=1))
+    low = running.submit({"prompt": PROMPTS[0]})
+    steps(running, 30)
+    running.conductor.evict(running.running[low])
+    high = running.submit({"prompt": PROMPTS[1]}, priority=1)
+    steps(running, 3)
+    assert low in running.waiting
+    running.cancel(low)
+    drain(running)
+    cancelled = running.result(low)
+    assert cancelled is not None
+    assert cancelled.state is State.CANCELLED
+    assert_same(running.result(high), PROMPTS[1])
+    assert running.live == 0
+
+
+def test_a_generator_of_its_own_begins_anew_too() -> None:
+    params = {"think.temperature": 60.0}
+    want = omniflow.load(speech()).run({"prompt": PROMPTS[0]}, params=params, rng="torch", seed=3)
+    running = engine()
+    low = running.submit({"prompt": PROMPTS[0]}, params=params, rng="torch", seed=3)
+    steps(running, 30)
+    running.submit({"prompt": PROMPTS[1]}, priority=1)
+    drain(running)
+    result = running.result(low)
+    assert result is not None
+    assert result.record["preempted"]["times"] == 1
+    assert result.outputs["text"] == want.outputs["text"]
+    assert torch.equal(result.outputs["audio"], want.outputs["audio"])
+
+
+def test_the_crowded_mode_of_verify_takes_room_away() -> None:
+    found = crowded(speech(), make_cases(speech(), 4, []), Limits())
+    results = [result for result in found if result is not None]
+    assert [result.state for result in results] == [State.DONE] * 4
+    assert sum(result.record["preempted"]["times"] for result in results) >= 2
