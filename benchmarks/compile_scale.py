@@ -64,7 +64,7 @@ def write(folder: Path, shape: str, size: int) -> Path:
     edges = "".join(SHAPES[shape](size))
     nodes = "".join(f"  n{i}: {{op: add}}\n" for i in range(size))
     head = f"omniflow: 1\nkind: program\nid: {shape}{size}\ncard: scale\nlints: {{OF2006: allow}}\n"
-    ports = "inputs: {x: 'f32[T, 8]'}\noutputs: {y: n%d.sum}\n" % (size - 1)
+    ports = f"inputs: {{x: 'f32[T, 8]'}}\noutputs: {{y: n{size - 1}.sum}}\n"
     path.write_text(f"{head}{ports}nodes:\n{nodes}edges:\n{edges}")
     return path
 

@@ -74,9 +74,10 @@ def sibling_programs(card_path: Path, card: CardSpec, besides: Path) -> Iterator
     """Programs beside the card that name it."""
     for path in _files(card_path.parent, "program"):
         identity = _identity(path, "program")
-        if identity is not None and path.resolve() != besides.resolve():
-            if identity[1] in (card.id.text, card_path.name, f"./{card_path.name}"):
-                yield path
+        if identity is None or path.resolve() == besides.resolve():
+            continue
+        if identity[1] in (card.id.text, card_path.name, f"./{card_path.name}"):
+            yield path
 
 
 def cards_beside(path: Path) -> list[str]:

@@ -38,7 +38,7 @@ from omniflow_compiler.version import VERSION
 
 def lower(graph: ProgramGraph, types: Types, plan: Plan, outputs: Sequence[str]) -> Schedule:
     """The schedule of a graph without faults."""
-    nodes = tuple(_node(graph.nodes[name], graph, types, plan) for name in plan.order)
+    nodes = tuple(_node(graph.nodes[name], types, plan) for name in plan.order)
     components = {c.spec.name.text: c for node in _scheduled(graph, plan) for c in node.components}
     read = {e.spec.source.port for name in plan.order for e in graph.incoming[name] if e.source_node is None}
     schedule = Schedule(
@@ -195,7 +195,7 @@ def _caches(graph: ProgramGraph, plan: Plan) -> Iterable[Cache]:
         )
 
 
-def _node(node: Node, graph: ProgramGraph, types: Types, plan: Plan) -> ScheduledNode:
+def _node(node: Node, types: Types, plan: Plan) -> ScheduledNode:
     assert node.spec is not None
     loop, spec = node.loop, node.loop_spec
     return ScheduledNode(

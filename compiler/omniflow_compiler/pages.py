@@ -45,9 +45,9 @@ says so, over the whole graph.
 
 DIAGNOSTICS = """# Diagnostics
 
-Each fault has a stable code. `omniflow explain CODE` prints its page; the pages follow below, made from the same files,
-whose examples are tests. Codes of lints can be set to allow, warn or deny under `lints:` in a spec, or silenced on a line
-with `# omniflow: allow CODE`.
+Each fault has a stable code. `omniflow explain CODE` prints its page; the pages follow below, made from the same
+files, whose examples are tests. Codes of lints can be set to allow, warn or deny under `lints:` in a spec, or silenced
+on a line with `# omniflow: allow CODE`.
 
 | code | title | level |
 |---|---|---|"""

@@ -36,7 +36,7 @@ class Frames(NamedTuple):
 
 
 class AudioDecode(Loop[Speaking]):
-    """Ports in: the expert's frame ports, all streams of equal length. Port out: `audio`, samples [S] or [S, channels]."""
+    """In: the expert's frame ports, all streams of equal length. Out: `audio`, samples [S] or [S, channels]."""
 
     lanes: ClassVar[int] = 1  # items are heard one after another
 

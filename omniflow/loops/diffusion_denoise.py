@@ -43,7 +43,7 @@ class Guidance(NamedTuple):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Denoising:
-    """One request's latents, by output port; all are at the same step. `is_joint`: the expert takes them as a mapping."""
+    """One request's latents by output port, all at the same step. `is_joint`: the expert takes them as a mapping."""
 
     solvers: Mapping[str, Solver]
     is_joint: bool

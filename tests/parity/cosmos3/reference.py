@@ -26,7 +26,8 @@ from tests.parity.references import stir, watching
 SPECIAL = "<pad> <unk> <|im_start|> <|im_end|> <|vision_start|> <|vision_end|> <|image_pad|> <|video_pad|>".split()
 WORDS = (
     "system user assistant a the cat dog robot red blue green runs sits jumps on under over mat moon river with and "
-    "hat photo of camera slow fast light dark wide shot zoom rain snow field city night morning tree bird sings loud quiet"
+    "hat photo of camera slow fast light dark wide shot zoom rain snow field city night morning tree bird sings loud "
+    "quiet"
 ).split()
 VOCABULARY = [*SPECIAL, *WORDS]
 SUPPRESSED = [i for i, word in enumerate(SPECIAL) if word != "<|im_end|>"]
