@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import pytest
 import torch
 
+import omniflow
 from tests.parity.qwen2_5_omni import reference
 from tests.parity.qwen2_5_omni.conftest import Reference
-from tests.parity.qwen2_5_omni.running import engine, inputs, outputs_of, params
+from tests.parity.qwen2_5_omni.running import SPECS, engine, inputs, outputs_of, params
 
 pytestmark = pytest.mark.hf
 CASES = (*reference.cases(), "text_eos", "codes_eos")
@@ -96,3 +100,32 @@ def test_a_prompt_without_room_for_its_sound_says_how_much_is_missing(tiny: Refe
     result = engine(tiny.folder).run(asked, params=params(tiny.case("sound")))
     assert result.error is not None
     assert "the tokens have 1 places for 7 rows" in result.error
+
+
+def test_shards_give_what_one_file_gives(tiny: Reference, tmp_path: Path) -> None:
+    tiny.model.save_pretrained(tmp_path, max_shard_size="100KB")
+    shutil.copy(tiny.folder / "spk_dict.pt", tmp_path)
+    assert len(list(tmp_path.glob("model-*.safetensors"))) > 5
+    case, recording = tiny.case("text"), tiny.record("text")
+    own = outputs_of(engine(tmp_path).run(inputs(case), seed=recording.seed, rng="torch", params=params(case)))
+    assert own["codes"].tolist() == recording.codes[0]
+    torch.testing.assert_close(own["audio"], recording.waves[0], atol=CLOSE, rtol=0)
+
+
+def test_a_lost_shard_is_one_line_before_anything_runs(tiny: Reference, tmp_path: Path) -> None:
+    tiny.model.save_pretrained(tmp_path, max_shard_size="100KB")
+    lost = sorted(tmp_path.glob("model-*.safetensors"))[2]
+    lost.unlink()
+    with pytest.raises(omniflow.BindError, match=f"shard {lost.name} is missing"):
+        engine(tmp_path)
+
+
+def test_language_models_and_towers_in_bfloat16_speak_and_say_nearly_the_same(tiny: Reference) -> None:
+    settings = {"weights": str(tiny.folder), "dtype": "bfloat16"}
+    running = omniflow.load(omniflow.compile(SPECS / "tensors.program.yaml", params=settings))
+    for name in ("text", "sound", "picture"):
+        case, recording = tiny.case(name), tiny.record(name)
+        own = outputs_of(running.run(inputs(case), seed=recording.seed, rng="torch", params=params(case)))
+        assert own["tokens"][0] == recording.text[0][0]
+        assert own["audio"].dtype == torch.float32
+        assert len(own["audio"]) == 24 * len(own["codes"])
