@@ -17,6 +17,7 @@ from omniflow.batcher import Limits
 from omniflow.catalog import find_spec
 from omniflow.commands.progress import Progress, make_progress
 from omniflow.commands.report import compare, show
+from omniflow.commands.threads import choose_threads
 from omniflow.commands.values import read_inputs
 from omniflow.engine import Engine
 from omniflow.errors import InputError, OmniFlowError
@@ -57,6 +58,7 @@ def run(
         check_inputs(compiled, values)
         own = read_params(compiled, params or {})
         _check_folder(out)
+        choose_threads(compiled)
         engine = load(compiled, limits=limits, profile=profile, trace=trace, faults=faults)
         progress = make_progress(compiled, quiet=as_json)
         request = engine.submit(values, params=own, seed=seed, rng=rng, listener=progress.piece)

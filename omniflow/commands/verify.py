@@ -10,6 +10,7 @@ from dataclasses import asdict, replace
 from omniflow.commands.arguments import parse_pairs
 from omniflow.commands.compile import schedule_of
 from omniflow.commands.selection import Selection
+from omniflow.commands.threads import choose_threads
 
 
 def verify_spec(
@@ -36,6 +37,7 @@ def verify_spec(
     except OmniFlowError as error:
         print(f"omniflow: {error}", file=sys.stderr)
         return 2
+    choose_threads(schedule)
     cases = make_cases(schedule, requests, [given] if given else [])
     rows: list[Row] = []
     try:
