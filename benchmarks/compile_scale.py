@@ -26,7 +26,7 @@ SECONDS = {100: 0.3, 1_000: 0.5, 10_000: 4.0}  # process time of `check`, with t
 MEGABYTES = {10_000: 700.0}
 CACHED_SECONDS = 0.15
 MOST_GROWTH = 2.0  # from 1,000 to 10,000 nodes, beyond ten times
-CARD = "omniflow: 1\nkind: card\nid: scale\ncomponents: {tokenizer: {use: null.tokenizer}}\n"
+CARD = "omniflow: 1\nkind: card\nid: scale\nlints: {OF3001: allow}\ncomponents: {tokenizer: {use: null.tokenizer}}\n"
 LAUNCH = "import sys; sys.argv[0] = 'omniflow'; from omniflow.__main__ import main; main()"
 
 
@@ -58,7 +58,9 @@ SHAPES = {"chain": chain, "wide": wide, "random": mixed}
 
 
 def write(folder: Path, shape: str, size: int) -> Path:
-    """Writes a card and a program of the shape; the program's path."""
+    """Writes a card and a program of the shape into a folder of their own; the program's path."""
+    folder = folder / f"{shape}{size}"
+    folder.mkdir(exist_ok=True)
     (folder / "card.yaml").write_text(CARD)
     path = folder / f"{shape}{size}.program.yaml"
     edges = "".join(SHAPES[shape](size))

@@ -10,8 +10,10 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <new>
+#include <utility>
 #include <vector>
 
 #if defined(__linux__)
@@ -203,28 +205,27 @@ template <> struct Dot<kInt8> {
   }
 };
 
-// Tiles that fit the registers: `kTilePairs` pairs of panels by `kTileRows` rows.
+// Tiles whose sums fit the registers: a pair of panels by up to `kTileRows` rows, or two pairs by half as many, which
+// read memory in two runs and so keep more of it under way.
 #if defined(__AVX512F__)
-constexpr int kTilePairs = 2, kTileRows = 6;
+constexpr int kTileRows = 12;
 #else
-constexpr int kTilePairs = 1, kTileRows = 2;
+constexpr int kTileRows = 2;
 #endif
 
-// out[panel][row][lane], raw sums. `ahead` are weights that will be wanted next: a line per word is fetched from there.
-template <Kind kind, int pairs, int rows>
+// out[panel][row][lane], raw sums. `ahead` are weights that will be wanted next: `lines` of them per word are fetched.
+template <Kind kind, int pairs, int rows, int lines>
 void tile(const uint8_t *w, const uint8_t *ahead, int64_t words, const uint32_t *x, int64_t stride, uint8_t *out) {
-  typedef typename Dot<kind>::Sum Sum;
-  Sum acc[2 * pairs][rows] = {};
+  typename Dot<kind>::Sum acc[2 * pairs][rows] = {};
   const int64_t pair_bytes = words * kPairWordBytes;
-  for (int64_t k = 0; k < words; k++) {
+  for (int64_t k = 0; k < words; k++, w += kPairWordBytes) {
+    for (int l = 0; l < lines; l++) __builtin_prefetch(ahead + (k * lines + l) * 64, 0, 2);
     u32x16 weight[2 * pairs];
-    if (rows == kTileRows) __builtin_prefetch(ahead + k * 64, 0, 2);
     for (int p = 0; p < 2 * pairs; p++) weight[p] = load<u32x16>(w + (p / 2) * pair_bytes + (p % 2) * 64);
     for (int r = 0; r < rows; r++) {
       const u32x16 value = splat(x[r * stride + k]);
       for (int p = 0; p < 2 * pairs; p++) acc[p][r] = Dot<kind>::add(acc[p][r], weight[p], value);
     }
-    w += kPairWordBytes;
   }
   for (int p = 0; p < 2 * pairs; p++)
     for (int r = 0; r < rows; r++) store(out + (p * rows + r) * 64, acc[p][r]);
@@ -232,28 +233,23 @@ void tile(const uint8_t *w, const uint8_t *ahead, int64_t words, const uint32_t 
 
 typedef void (*Tile)(const uint8_t *, const uint8_t *, int64_t, const uint32_t *, int64_t, uint8_t *);
 
-template <Kind kind, int pairs> Tile tile_of_rows(int64_t rows) {
-  switch (rows) {
-  case 1: return tile<kind, pairs, 1>;
-  case 2: return tile<kind, pairs, 2>;
-#if defined(__AVX512F__)
-  case 3: return tile<kind, pairs, 3>;
-  case 4: return tile<kind, pairs, 4>;
-  case 5: return tile<kind, pairs, 5>;
-  default: return tile<kind, pairs, 6>;
-#else
-  default: return tile<kind, pairs, 2>;
-#endif
-  }
+template <Kind kind, int pairs, int lines, int... rows>
+constexpr std::array<Tile, kTileRows> tiles_of(std::integer_sequence<int, rows...>) {
+  return {tile<kind, pairs, rows + 1, lines>...};
 }
 
-template <Kind kind> Tile tile_of(int64_t pairs, int64_t rows) {
-  return pairs == kTilePairs ? tile_of_rows<kind, kTilePairs>(rows) : tile_of_rows<kind, 1>(rows);
+// By what is fetched ahead: nothing for two pairs; one or two lines per word, or nothing, for one.
+template <Kind kind> constexpr std::array<std::array<Tile, kTileRows>, 4> tiles_of() {
+  typedef std::make_integer_sequence<int, kTileRows> Rows;
+  typedef std::make_integer_sequence<int, kTileRows / 2> Half;
+  return {tiles_of<kind, 1, 0>(Rows()), tiles_of<kind, 1, 1>(Rows()), tiles_of<kind, 1, 2>(Rows()),
+          tiles_of<kind, 2, 0>(Half())};
 }
 
-inline Tile tile_of(Kind kind, int64_t pairs, int64_t rows) {
-  if (kind == kFloat32) return tile_of<kFloat32>(pairs, rows);
-  return kind == kBFloat16 ? tile_of<kBFloat16>(pairs, rows) : tile_of<kInt8>(pairs, rows);
+inline Tile tile_of(Kind kind, int64_t pairs, int64_t rows, int64_t lines) {
+  static constexpr std::array<std::array<Tile, kTileRows>, 4> tiles[3] = {tiles_of<kFloat32>(), tiles_of<kBFloat16>(),
+                                                                          tiles_of<kInt8>()};
+  return tiles[kind][pairs == 2 ? 3 : lines][rows - 1];
 }
 
 // Sixteen finished sums of one packed panel and one row: int8 brought back to floats, bias added.
@@ -267,21 +263,26 @@ inline f32x16 finished(const Matrix &m, int64_t packed_row, const uint8_t *raw, 
 }
 
 // Rows are taken in blocks that stay in the second-level cache while a pair's weights pass by.
-constexpr int64_t kBlockRows = 20 * kTileRows;
+constexpr int64_t kBlockRows = 10 * kTileRows;
 
 // For the pairs of thread `thread` of `threads`: calls `out(pair, row, first panel's sums, second panel's sums)`.
 template <class Out> void multiply(const Matrix &m, const Activations &x, int64_t rows, int thread, int threads, Out out) {
   const int64_t from = m.pairs * thread / threads, to = m.pairs * (thread + 1) / threads;
-  alignas(64) uint8_t raw[2 * kTilePairs * kTileRows * 64];
+  alignas(64) uint8_t raw[2 * kTileRows * 64];
   for (int64_t block = 0; block < rows; block += kBlockRows) {
     const int64_t end = std::min(rows, block + kBlockRows);
     for (int64_t pair = from; pair < to;) {
-      const int64_t pairs = pair + kTilePairs <= to ? kTilePairs : 1;
-      for (int64_t row = block; row < end;) {
-        const int64_t count = std::min<int64_t>(kTileRows, end - row);
-        // While the first rows use these pairs' weights, the next pairs' come from memory, a quarter per tile.
-        const uint8_t *ahead = m.pair(pair + pairs) + std::min<int64_t>((row - block) / kTileRows, 3) * m.words * 64;
-        tile_of(m.kind, pairs, count)(m.pair(pair), ahead, m.words, x.row(row), x.stride, raw);
+      const int64_t pairs = end - block <= kTileRows / 2 && pair + 2 <= to ? 2 : 1;
+      int64_t tiles = (end - block + kTileRows - 1) / kTileRows;
+      // While the first rows use this pair's weights, the next pair's come from memory: in one tile, or half in each of
+      // two.
+      const int64_t lines = tiles == 1 ? 2 : 1;
+      const uint8_t *ahead = m.pair(pair + pairs), *fetched = ahead + m.words * kPairWordBytes;
+      for (int64_t row = block; row < end; tiles--) {
+        const int64_t count = (end - row + tiles - 1) / tiles; // tiles of even sizes
+        const Tile run = tile_of(m.kind, pairs, count, ahead < fetched ? lines : 0);
+        run(m.pair(pair), ahead, m.words, x.row(row), x.stride, raw);
+        ahead += m.words * lines * 64;
         for (int64_t p = 0; p < pairs; p++)
           for (int64_t r = 0; r < count; r++) {
             const int64_t packed = (pair + p) * kPairRows;
