@@ -57,6 +57,7 @@ class Decoding:
     sequence: SequenceState | None = None
     hands_on: bool = False  # the cache leaves by reference when the loop ends
     owner: int = 0  # the request
+    gathers: int = 1  # caches that the request hands on, this one with them
     lease: Lease | None = None
     reason: str | None = None
 
@@ -164,6 +165,7 @@ class ARDecode(Loop[Decoding]):
             wants_embeds="embeds" in start.wanted,
             hands_on="kv" in start.wanted,
             owner=start.owner,
+            gathers=start.gathers,
             wants_logprobs=start.rollout or "logprobs" in start.wanted,
             wants_prompt=wants_prompt,
             feeds_last=bool(start.params.get("feed_last", True)),
@@ -194,7 +196,7 @@ class ARDecode(Loop[Decoding]):
                 return Done("forced")
             if state.limit == 0 and not state.hands_on:
                 return Done("bound")
-            if state.hands_on and not self.pool.turns.may(state.owner):
+            if state.hands_on and not self.pool.turns.may(state.owner, self.node.id, state.gathers):
                 return Wait(TURN)
             if state.ids:
                 self.pool.touch(state.ids)
@@ -202,7 +204,7 @@ class ARDecode(Loop[Decoding]):
             if state.sequence is None:
                 return Wait(POOL)
             if state.hands_on:
-                self.pool.turns.took(state.owner)
+                self.pool.turns.took(state.owner, state.gathers)
         left = len(state.prompt) - state.num_fed
         if left > 0 and state.hands_on:  # in one piece: where it is cut would show in the last bits of what is handed on
             return Unit(PREFILL, self.key, state, size=left)
@@ -292,10 +294,10 @@ class ARDecode(Loop[Decoding]):
         if state.lease is not None:
             state.lease.drop()
             state.lease = None
+        elif state.hands_on:
+            self.pool.turns.left(state.owner)  # the request ends before it has gathered all
         if state.sequence is not None:
             sequence, state.sequence = state.sequence, None
-            if state.hands_on:
-                self.pool.turns.left(state.owner)
             if state.is_shared and state.reason is not None:
                 self.pool.keep(sequence, state.cached_ids)
             else:

@@ -137,6 +137,7 @@ class Start:
     values: finished inputs by port (a tuple of values for variadic ports); absent optional ports are missing.
     streams: inputs that are taken piece by piece. params: the node's attributes with the request's own on top.
     wanted: output ports that somebody reads. rollout: whether behaviour is recorded. owner: the request's number.
+    gathers: caches of the expert that the request hands on.
     memory: what the turn before has left to this loop. goes_on: whether a loop behind has something of the turn before.
     """
 
@@ -147,6 +148,7 @@ class Start:
     wanted: frozenset[str]
     rollout: bool = False
     owner: int = 0
+    gathers: int = 0
     memory: Value = None
     goes_on: bool = False
     bound: Callable[[], int | None] | None = None  # tells max_tokens once it is known, when others' lengths decide it
