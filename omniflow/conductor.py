@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from omniflow.batcher import Batcher
 from omniflow.execution import Outcome
@@ -67,7 +67,7 @@ class Conductor:
             self._give_room()  # with its edges it has let go of caches that were handed to it
             run.request.num_open -= 1
             if run.request.num_open == 0:
-                self.end(run.request, State.DONE)
+                self._finish(run.request)
 
     def _ask(self, lane: Lane) -> None:
         """Takes a lane's next unit, wait or end."""
@@ -152,15 +152,33 @@ class Conductor:
     # -- what ends -------------------------------------------------------------------------------------------------
 
     def _fail(self, run: NodeRun, problem: str, state: State = State.FAILED) -> None:
-        spec = run.bound.spec
-        if not run.request.state.is_end:
-            self.end(run.request, state, f"{spec.place}: node {spec.id}: {problem}")
+        """A node cannot go on: what leads only to outputs behind it is dropped, the other outputs still come."""
+        spec, request = run.bound.spec, run.request
+        if request.state.is_end or run.is_finished:
+            return
+        error = request.errors[spec.id] = f"{spec.place}: node {spec.id}: {problem}"
+        if state is not State.FAILED:
+            self.end(request, state, error)
+            return
+        dropped = request.lose(run)
+        self._free(dropped)
+        request.num_open -= len(dropped)
+        self._give_room()
+        if request.num_open == 0:
+            self._finish(request)
+
+    def _finish(self, request: Request) -> None:
+        """No node is left: done, unless one has failed."""
+        if request.errors:
+            self.end(request, State.FAILED, next(iter(request.errors.values())))
+        else:
+            self.end(request, State.DONE)
 
     def end(self, request: Request, state: State, error: str | None = None) -> None:
         """The one way to the one end: frees all that the request holds."""
         assert not request.state.is_end
         request.state, request.error, request.ended = state, error, self.agenda.now()
-        self._free(request)
+        self._free(request.nodes)
         self._give_room()
         self.on_end(request)
         request.runs = {}
@@ -189,13 +207,13 @@ class Conductor:
 
     def evict(self, request: Request) -> None:
         """Frees all that a request holds and lets it begin anew: what it gave so far it will give again."""
-        self._free(request)
+        self._free(request.nodes)
         request.begin_anew()
         self.on_evict(request)
         self._give_room()
 
-    def _free(self, request: Request) -> None:
-        for run in request.nodes:
+    def _free(self, runs: Iterable[NodeRun]) -> None:
+        for run in runs:
             for lane in run.lanes.values():
                 if not lane.is_over:
                     lane.is_over = True

@@ -41,6 +41,8 @@ class Executor:
 
     def run(self, units: Sequence[Unit]) -> Outcome:
         """One forward for all units; they share their key, hence their loop's kind and their expert."""
+        if self.faults.on_nodes:
+            self.faults.number(units)
         start = time.perf_counter()
         try:
             results = self._call(units)

@@ -42,6 +42,7 @@ class Faults:
     def __init__(self, faults: Iterable[Fault] = ()) -> None:
         self.on_nodes: dict[tuple[str, int], list[Fault]] = {}
         self.on_edges: dict[tuple[str, int], list[Fault]] = {}
+        self._numbers: dict[int, int] = {}  # of the batch's units among their nodes' units, by identity
         for fault in faults:
             table = self.on_nodes if fault.kind in NODE_KINDS else self.on_edges
             table.setdefault((fault.at, fault.number), []).append(fault)
@@ -55,6 +56,15 @@ class Faults:
             if at == channel.id and fault.request in (None, request)
         }
         return FaultyEdge(channel, kinds) if kinds else channel
+
+    def number(self, units: Sequence[Unit]) -> None:
+        """A batch begins: its units count as they will in the record, also when they have to run row by row."""
+        self._numbers = {}
+        next_of: dict[int, int] = {}
+        for unit in units:
+            run = unit.lane.node
+            number = self._numbers[id(unit)] = next_of.get(id(run), run.count.num_units)
+            next_of[id(run)] = number + 1
 
     def strike(self, units: Sequence[Unit], unit_seconds: float | None) -> None:
         """Raises, or hangs, when one of the units is to. Errors: InjectedFault, MemoryError."""
@@ -79,7 +89,7 @@ class Faults:
 
     def _of(self, unit: Unit) -> Iterator[Fault]:
         run = unit.lane.node
-        for fault in self.on_nodes.get((run.bound.spec.id, run.count.num_units), ()):
+        for fault in self.on_nodes.get((run.bound.spec.id, self._numbers[id(unit)]), ()):
             if fault.request in (None, run.request.id):
                 yield fault
 

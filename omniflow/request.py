@@ -37,7 +37,10 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """How a request ended: outputs by name (all of them when done, what is whole otherwise), record, error line."""
+    """How a request ended: outputs by name (all of them when done, otherwise what came: the record says which are whole),
+
+    record, error line.
+    """
 
     id: int
     state: State
@@ -89,6 +92,7 @@ class Request:
         self.readiness = Readiness(0, {})
         self.num_open = 0  # nodes that have not finished
         self.outlets: dict[str, Outlet] = {}
+        self.errors: dict[str, str] = {}  # of nodes that failed, the first one first
         self.num_evicted = 0  # how often it gave its room to a higher priority
         self.is_spared = False  # it waited so long for its room that nobody takes it away again
         self.units_evicted = 0  # units that were computed in vain
@@ -107,9 +111,24 @@ class Request:
         self.num_evicted += 1
         self.units_evicted += sum(run.count.num_units for run in self.nodes)
         self.state = State.QUEUED
-        self.runs, self.num_open, self.behaviour = {}, 0, {}
+        self.runs, self.num_open, self.behaviour, self.errors = {}, 0, {}, {}
         if self.generator is not None:
             self.generator.manual_seed(self.seed)
+
+    def lose(self, failed: NodeRun) -> list[NodeRun]:
+        """Marks the outputs that depend on a node that failed; gives the nodes in work that no other output needs."""
+        behind = failed.bound.downstream | 1 << failed.bound.index
+        needed = 0
+        for outlet in self.outlets.values():
+            if outlet.writer is not None and behind >> outlet.writer.bound.index & 1:
+                outlet.is_lost = True
+            if outlet.writer is not None and not outlet.is_lost:
+                needed |= 1 << outlet.writer.bound.index
+        return [
+            run
+            for run in self.nodes
+            if not run.is_finished and not needed & (run.bound.downstream | 1 << run.bound.index)
+        ]
 
     @property
     def is_held_back(self) -> bool:

@@ -44,6 +44,7 @@ class Outlet:
         self.agenda = agenda
         self.items: dict[int, list[Value]] = {}
         self.is_ended = False
+        self.is_lost = False  # a node that it depends on has failed
         self.is_full = False
         self.num_pieces = 0
         self.num_elements = 0
