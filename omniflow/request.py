@@ -37,9 +37,9 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """How a request ended: outputs by name (all of them when done, otherwise what came: the record says which are whole),
+    """How a request ended: outputs by name, its record, its error line.
 
-    record, error line.
+    Outputs hold all of it when done, otherwise what came; the record says which of them are whole.
     """
 
     id: int
