@@ -87,7 +87,7 @@ class Decoding:
     @property
     def needs_model(self) -> bool:
         """Whether forced ids have to pass through the expert all the same."""
-        return self.wants_rows or self.wants_logprobs or self.hands_on
+        return self.wants_rows or self.hands_on
 
 
 class Step(NamedTuple):
@@ -281,8 +281,8 @@ class ARDecode(Loop[Decoding]):
         return emits
 
     def behaviour(self, state: Decoding) -> Mapping[str, Any]:
-        """The tokens and their log-probabilities under the expert's own logits."""
-        return {"tokens": list(state.tokens), "logprobs": list(state.logprobs)}
+        """The tokens and their log-probabilities under the expert's own logits; forced ids are no choice of its own."""
+        return {"tokens": list(state.tokens) or list(state.forced), "logprobs": list(state.logprobs)}
 
     def remember(self, state: Decoding) -> Memory:
         """All ids that were read and written, int64 [n]: the next turn's come behind them."""
@@ -373,7 +373,8 @@ def _choose(expert: Autoregressor, units: Sequence[Unit], results: Sequence[Step
         if state.forced:
             token = state.forced[len(state.tokens)]
             feed = torch.tensor([token])
-        logprob = logits.log_softmax(-1)[feed] if state.wants_logprobs else None
+        is_choice = state.wants_logprobs and not state.forced
+        logprob = logits.log_softmax(-1)[feed] if is_choice else None
         steps[i] = Step(units[i].grant, results[i], token, feed, logprob, embedding)
     return steps
 
