@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from omniflow_compiler.graph import Component, Node, ProgramGraph
+from omniflow_compiler.prescribed import prescribing_files
 from omniflow_compiler.source import Span
 from omniflow_compiler.spec import Attribute
 
@@ -58,17 +59,23 @@ def _loop(node: Node) -> Iterator[Origin]:
     assert node.loop_spec is not None
     assert node.loop is not None
     name = f"loops.{node.loop_spec.name.text}"
-    yield from _attributes(name, node.attributes, node.loop_spec.attributes, f"default of {node.loop.kind}")
+    files = prescribing_files(node.loop, node.component)
+    yield from _attributes(name, node.attributes, node.loop_spec.attributes, f"default of {node.loop.kind}", files)
 
 
 def _attributes(
-    name: str, values: Mapping[str, object], written: Mapping[str, Attribute], default: str
+    name: str,
+    values: Mapping[str, object],
+    written: Mapping[str, Attribute],
+    default: str,
+    files: Mapping[str, str] | None = None,
 ) -> Iterator[Origin]:
     for key in sorted(values):
         given = written.get(key)
         value = values[key]
         shown = list(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
-        yield Origin(name=f"{name}.{key}", value=shown, origin=_place(None if given is None else given.span, default))
+        other = (files or {}).get(key, default)
+        yield Origin(name=f"{name}.{key}", value=shown, origin=_place(None if given is None else given.span, other))
 
 
 def _place(span: Span | None, default: str) -> str:

@@ -15,15 +15,25 @@ _SIZE = re.compile(r"\{(\w+)\}")
 
 def prescribed(kind: LoopSignature, component: Component | None) -> tuple[Attribute, ...]:
     """The loop kind's attributes with the checkpoint's values as their defaults."""
-    found = {} if component is None else component.signature.prescribes.get(kind.kind, {})
-    values: dict[str, object] = {}
-    for name, where in found.items():
+    found = _found(kind, component)
+    return tuple(replace(a, default=found[a.name][0]) if a.name in found else a for a in kind.attributes)
+
+
+def prescribing_files(kind: LoopSignature, component: Component | None) -> dict[str, str]:
+    """Where each attribute's default was read, for those that the checkpoint prescribes."""
+    return {name: f"{file} of the checkpoint" for name, (_, file) in _found(kind, component).items()}
+
+
+def _found(kind: LoopSignature, component: Component | None) -> dict[str, tuple[object, str]]:
+    """Prescribed values and their files, by attribute."""
+    found: dict[str, tuple[object, str]] = {}
+    for name, where in ({} if component is None else component.signature.prescribes.get(kind.kind, {})).items():
         for file in filter(None, (where.file, where.otherwise)):
             value = where.read(read_part(component.spec.source if component else None, file))
             if value is not None:
-                values[name] = value
+                found[name] = value, file
                 break
-    return tuple(replace(a, default=values[a.name]) if a.name in values else a for a in kind.attributes)
+    return found
 
 
 def sized_ports(component: Component, kind: str) -> Ports | None:
