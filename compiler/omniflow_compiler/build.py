@@ -25,7 +25,7 @@ def build_graph(
     """The program's graph; edges with an end that does not exist are reported and left out."""
     inputs = {name: _input_type(spec, report) for name, spec in program.inputs.items()}
     edges = [edge for spec in program.edges if (edge := _edge(spec, program, nodes, report)) is not None]
-    for output in program.outputs.values():
+    for output in () if report.is_full else program.outputs.values():
         _check_end(output.ref, nodes, "output", report)
     graph = Digraph(nodes)
     incoming: dict[str, list[Edge]] = {name: [] for name in nodes}
@@ -104,6 +104,8 @@ def _check_default(spec: InputSpec, type: Type, report: Report) -> None:
 
 
 def _edge(spec: EdgeSpec, program: ProgramSpec, nodes: Mapping[str, Node], report: Report) -> Edge | None:
+    if report.is_full:
+        return None
     source_ok, source = _source(spec.source, program, nodes, report)
     target_ok, target = _check_end(spec.target, nodes, "input", report)
     if not (source_ok and target_ok):
@@ -142,7 +144,7 @@ def _check_end(ref: PortRef, nodes: Mapping[str, Node], side: str, report: Repor
         stage, _, name = ref.node.rpartition("/")  # inside a graph, names are the graph's own
         span = ref.span.part(0, len(name)) if ref.span.line == ref.span.end_line else ref.span
         beside = _beside(stage, nodes)
-        close = [] if report.is_full else nearest(name, beside, most=1)
+        close = [] if report.is_crowded else nearest(name, beside, most=1)
         if close and beside[close[0]].spec is None:
             return False, None  # a node whose id cannot be read
         edits = [Edit(span=span, text=close[0])] if close else []
@@ -150,7 +152,7 @@ def _check_end(ref: PortRef, nodes: Mapping[str, Node], side: str, report: Repor
             codes.UNKNOWN_NODE,
             span,
             f"unknown node `{name}`",
-            help=[] if report.is_full else did_you_mean(name, beside, "node"),
+            help=[] if report.is_crowded else did_you_mean(name, beside, "node"),
             edits=edits,
         )
         return False, None

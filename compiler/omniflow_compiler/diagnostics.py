@@ -54,6 +54,7 @@ class Faults(Exception):
 
 
 MAX_FINDINGS = 1000
+MAX_HELPED = 30
 MAX_PLACES = 6
 # A name that is not there is one mistake, however often it is used.
 _ONE_CAUSE = frozenset(code for code in CODES if code.startswith("OF13") or code == "OF1201")
@@ -64,7 +65,7 @@ class Report:
     """All findings of one compilation, without repeats."""
 
     levels: Levels = field(default_factory=Levels)
-    num_dropped: int = 0  # findings beyond the limit
+    num_repeats: int = 0  # of findings that have one cause with another
     _found: dict[tuple[str, str, Span | None], Diagnostic] = field(default_factory=dict)
 
     def add(
@@ -82,11 +83,11 @@ class Report:
         level = self.levels.of(code, span)
         if level is None:
             return
+        if self.is_full and (code.id not in _ONE_CAUSE or (code.id, message, None) not in self._found):
+            return
         key = (code.id, message, None if code.id in _ONE_CAUSE else span)
         known = self._found.get(key)
-        if known is None and self.is_full:
-            self.num_dropped += 1
-            return
+        self.num_repeats += known is not None
         found = Diagnostic(
             code=code.id,
             level=level,
@@ -107,12 +108,21 @@ class Report:
 
     @property
     def is_full(self) -> bool:
-        """Whether further findings are only counted; nobody reads more, and each nearest name takes time."""
-        return len(self._found) >= MAX_FINDINGS
+        """Whether further findings are dropped; nobody reads more, and whoever looks for them may stop."""
+        return len(self._found) + self.num_repeats >= MAX_FINDINGS
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether there are so many findings that nearest names, which take time, are no longer looked for."""
+        return len(self._found) >= MAX_HELPED
+
+    def known(self, code: Code, message: str) -> Diagnostic | None:
+        """The finding of that code and message, when it has one cause wherever it shows."""
+        return self._found.get((code.id, message, None))
 
     @property
     def num_errors(self) -> int:
-        return self.num_dropped + sum(found.level == "error" for found in self._found.values())
+        return sum(found.level == "error" for found in self._found.values())
 
     @property
     def has_unresolved_names(self) -> bool:
@@ -135,10 +145,11 @@ def _joined(first: Diagnostic, second: Diagnostic) -> Diagnostic:
     if second.sort_key < first.sort_key:
         first, second = second, first
     known = {first.span, *(label.span for label in first.labels)}
+    if second.span in known or len(first.edits) + len(second.edits) > MAX_FINDINGS:
+        return first
     places = [second.span, *(label.span for label in second.labels)]
     labels = [*first.labels, *(Label(span=span, text="and here") for span in places if span not in known)]
-    edits = [*first.edits, *(edit for edit in second.edits if edit not in first.edits)]
-    return replace(first, labels=tuple(labels[:MAX_PLACES]), edits=tuple(edits))
+    return replace(first, labels=tuple(labels[:MAX_PLACES]), edits=(*first.edits, *second.edits))
 
 
 __all__ = ["CODES", "Diagnostic", "Edit", "Faults", "Label", "Level", "Report"]

@@ -12,16 +12,18 @@ from collections.abc import Iterable, Iterator, KeysView
 class Digraph:
     """Ids and arrows between them; an arrow that is added twice is there once."""
 
-    __slots__ = ("_after", "_before")
+    __slots__ = ("_after", "_before", "_parts")
 
     def __init__(self, nodes: Iterable[str] = (), edges: Iterable[tuple[str, str]] = ()) -> None:
         self._after: dict[str, dict[str, None]] = {name: {} for name in nodes}
         self._before: dict[str, dict[str, None]] = {name: {} for name in self._after}
+        self._parts: list[list[str]] | None = None
         for source, target in edges:
             self.add_edge(source, target)
 
     def add_edge(self, source: str, target: str) -> None:
         """Adds an arrow. Errors: KeyError when an end is no node of the graph."""
+        self._parts = None
         before = self._before[target]
         self._after[source][target] = None
         before[source] = None
@@ -44,8 +46,19 @@ class Digraph:
         """Whether there is an arrow from source to target."""
         return target in self._after.get(source, {})
 
+    def parts(self) -> list[list[str]]:
+        """The strongly connected parts, found once: see `connected_parts`."""
+        if self._parts is None:
+            self._parts = _connected_parts(self)
+        return self._parts
+
 
 def connected_parts(graph: Digraph) -> list[list[str]]:
+    """The strongly connected parts, each sorted, every part after those that lead to it. Not to be changed."""
+    return graph.parts()
+
+
+def _connected_parts(graph: Digraph) -> list[list[str]]:
     """The strongly connected parts, each sorted, every part after those that lead to it.
 
     Tarjan, "Depth-first search and linear graph algorithms" (1972), with a stack of its own so that the depth of a

@@ -33,6 +33,8 @@ def read_card(
     chain = chain or Chain(paths=(path.resolve(),), names=())
     card = parse_card(tree, overrides, report)
     for name in card.includes:
+        if report.is_full:
+            break
         opened = open_spec(name, ("card",), chain, sources, report)
         if opened is not None:
             included = read_card(opened[0], opened[2], overrides, sources, report, chain.then(opened[0], name))

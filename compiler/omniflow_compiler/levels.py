@@ -62,27 +62,25 @@ class Levels:
 
 def suppressions(source: Source) -> Iterator[Suppression | Span]:
     """What the comments of a file silence; a comment that cannot be read is given as its place."""
-    for match in _COMMENT.finditer(source.text):
-        start = source.text.rfind("\n", 0, match.start()) + 1
-        before = source.text[start : match.start()]
-        if before and not before[-1].isspace():
-            continue  # a `#` inside a word begins no comment
-        line = source.text.count("\n", 0, start) + 1
-        place = Span(source.name, line, len(before) + 1, line, len(before) + 1 + len(match[0].rstrip()))
-        allowed = _ALLOW.match(match["rest"].rstrip())
-        if allowed is None:
-            yield place
-            continue
-        target = line if before.strip() else _next_line(source.lines, line)
-        offset = match.start("rest") - match.start() + allowed.start("codes")
-        for code in _CODE.finditer(allowed["codes"]):
-            yield Suppression(code[0], place.part(offset + code.start(), len(code[0])), target)
+    if _COMMENT.search(source.text) is None:
+        return
+    target = 0  # the next line that holds more than a comment
+    for number in range(len(source.lines), 0, -1):
+        text = source.lines[number - 1]
+        is_alone = not text.strip() or text.lstrip().startswith("#")
+        target = target if is_alone else number
+        match = _COMMENT.search(text)
+        # A `#` inside a word begins no comment.
+        if match is not None and (match.start() == 0 or text[match.start() - 1].isspace()):
+            place = Span(source.name, number, match.start() + 1, number, len(text) + 1)
+            yield from _read(match, place, target or number)
 
 
-def _next_line(lines: tuple[str, ...], line: int) -> int:
-    """The next line that holds more than a comment."""
-    for number in range(line + 1, len(lines) + 1):
-        text = lines[number - 1].strip()
-        if text and not text.startswith("#"):
-            return number
-    return line
+def _read(match: re.Match[str], place: Span, line: int) -> Iterator[Suppression | Span]:
+    allowed = _ALLOW.match(match["rest"].rstrip())
+    if allowed is None:
+        yield place
+        return
+    offset = match.start("rest") - match.start() + allowed.start("codes")
+    for code in _CODE.finditer(allowed["codes"]):
+        yield Suppression(code[0], place.part(offset + code.start(), len(code[0])), line)

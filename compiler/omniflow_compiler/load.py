@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import re
+from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -58,10 +59,11 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Mapping:
-    """A mapping with text keys, in the file's order."""
+    """A mapping with text keys, in the file's order. `uses_params` is false when no text in it begins with `$`."""
 
     entries: dict[str, Entry]
     span: Span
+    uses_params: bool = True
 
     def get(self, key: str) -> Tree | None:
         entry = self.entries.get(key)
@@ -70,10 +72,11 @@ class Mapping:
 
 @dataclass(frozen=True, slots=True)
 class Sequence:
-    """A sequence."""
+    """A sequence. `uses_params` is false when no text in it begins with `$`."""
 
     items: tuple[Tree, ...]
     span: Span
+    uses_params: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +89,20 @@ class Unread:
 Tree = Scalar | Mapping | Sequence | Unread
 
 
+_TEXT = "tag:yaml.org,2002:str"
+_TAGS: dict[type[yaml.Node], str] = {
+    yaml.ScalarNode: _TEXT, yaml.SequenceNode: "tag:yaml.org,2002:seq", yaml.MappingNode: "tag:yaml.org,2002:map",
+}  # fmt: skip
+
+
 class _Loader(yaml.CSafeLoader):
     """Composes nodes without resolving plain scalars."""
 
     yaml_implicit_resolvers = {}  # noqa: RUF012  (the name is PyYAML's)
+
+    def resolve(self, kind: type[yaml.Node], value: str | None, implicit: bool | tuple[bool, bool]) -> str:  # noqa: ARG002
+        """The tag of a node that has none; what a plain scalar is, is found out here below."""
+        return _TAGS[kind]
 
 
 def read_document(path: Path, sources: SourceSet, report: Report) -> tuple[Source, Mapping] | None:
@@ -199,9 +212,9 @@ def _report_syntax(error: yaml.MarkedYAMLError, source: Source, report: Report) 
 
 def _read_suppressions(source: Source, tree: Tree, report: Report) -> None:
     """Registers what the file's comments silence; a `#` inside a quoted text or a block of text begins no comment."""
+    texts = _Texts(tree)
     for found in suppressions(source):
-        place = found.span if isinstance(found, Suppression) else found
-        if _is_in_text(tree, place):
+        if texts.cover(found.span if isinstance(found, Suppression) else found):
             continue
         if not isinstance(found, Suppression):
             help = ["write `# omniflow: allow OF2006`, several codes with commas"]
@@ -210,17 +223,31 @@ def _read_suppressions(source: Source, tree: Tree, report: Report) -> None:
             report.levels.suppressions[found.span.file, found.code, found.line] = found
 
 
-def _is_in_text(tree: Tree, place: Span) -> bool:
-    here = (place.line, place.column)
+class _Texts:
+    """Where the texts of a document are that may hold a `#`."""
+
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
+        self.found: list[Span] | None = None
+
+    def cover(self, place: Span) -> bool:
+        """Whether a place lies in one of them."""
+        if self.found is None:
+            self.found = sorted(_texts(self.tree), key=lambda span: (span.line, span.column))
+        here = (place.line, place.column)
+        index = bisect_right(self.found, here, key=lambda span: (span.line, span.column)) - 1
+        return index >= 0 and here < (self.found[index].end_line, self.found[index].end_column)
+
+
+def _texts(tree: Tree) -> Iterator[Span]:
     stack = [tree]
     while stack:
         part = stack.pop()
-        if not (part.span.line, part.span.column) <= here < (part.span.end_line, part.span.end_column):
-            continue
-        if isinstance(part, Scalar | Unread):
-            return True
-        stack += [entry.value for entry in part.entries.values()] if isinstance(part, Mapping) else part.items
-    return False
+        if isinstance(part, Scalar):
+            if isinstance(part.value, str) and "#" in part.value:
+                yield part.span
+        elif not isinstance(part, Unread):
+            stack += [entry.value for entry in part.entries.values()] if isinstance(part, Mapping) else part.items
 
 
 def read_levels(document: Mapping, report: Report) -> None:
@@ -230,18 +257,24 @@ def read_levels(document: Mapping, report: Report) -> None:
         return
     levels = report.levels.files.setdefault(document.span.file, {})
     for code, entry in lints.entries.items():
+        if report.is_full:
+            break
         if _is_known_lint(code, entry.key, report) and isinstance(entry.value, Scalar):
             levels[code] = str(entry.value.value)
 
 
 def _is_known_lint(code: str, span: Span, report: Report) -> bool:
-    lints = [known.id for known in codes.CODES.values() if known.lint]
-    if code in codes.CODES and code not in lints:
+    known = codes.CODES.get(code)
+    if known is not None and known.lint:
+        return True
+    if known is not None:
         help = ["mend the fault, or take the code out"]
-        report.add(codes.FIXED_LEVEL, span, f"`{code}` is always an error ({codes.CODES[code].title})", help=help)
-    elif code not in lints:
-        report.add(codes.UNKNOWN_LINT, span, f"unknown code `{code}`", help=did_you_mean(code, lints, "lint"))
-    return code in lints
+        report.add(codes.FIXED_LEVEL, span, f"`{code}` is always an error ({known.title})", help=help)
+    else:
+        lints = [] if report.is_crowded else [other.id for other in codes.CODES.values() if other.lint]
+        help = did_you_mean(code, lints, "lint") if lints else []
+        report.add(codes.UNKNOWN_LINT, span, f"unknown code `{code}`", help=help)
+    return False
 
 
 def _mark_span(name: str, mark: yaml.Mark | None) -> Span:
@@ -273,6 +306,8 @@ def _refuse_tags(source: Source, report: Report) -> None:
             written = source.lines[start.line][start.column : end.column] if start.line == end.line else "!"
             help = ["leave the tag out: what a value is follows from where it stands"]
             report.add(codes.TAG, span, f"tag `{written}` is not part of the language", help=help)
+            if report.is_full:
+                raise _Stop
 
 
 def _has_tag(node: yaml.Node, kind: str) -> bool:
@@ -291,9 +326,13 @@ class _Converter:
         self.report = report
         self.done: dict[int, tuple[Tree, int]] = {}
         self.open: set[int] = set()
+        self.converted = 0
         self.expanded = 0
+        self.params = 0  # texts that begin with `$` so far
 
     def convert(self, node: yaml.Node, depth: int = 0) -> Tree:
+        if isinstance(node, yaml.ScalarNode):
+            return self._scalar(node)
         key = id(node)
         if key in self.done:
             return self._alias(node)
@@ -301,24 +340,26 @@ class _Converter:
             self._stop(node, "alias contains itself")
         if depth > MAX_DEPTH:
             self._stop(node, f"nested deeper than {MAX_DEPTH} levels")
-        if isinstance(node, yaml.ScalarNode):
-            tree = self._scalar(node)
-            self.done[key] = tree, 1
-            return tree
         self.open.add(key)
+        before = self.converted
+        self.converted += 1
         tree = self._mapping(node, depth) if isinstance(node, yaml.MappingNode) else self._sequence(node, depth)
         self.open.discard(key)
+        self.done[key] = tree, self.converted - before
         return tree
 
     def _scalar(self, node: yaml.ScalarNode) -> Tree:
+        self.converted += 1
         span = self.span(node)
         value = _resolve(node)
-        if not _has_tag(node, "str"):
+        if node.tag != _TEXT and not _has_tag(node, "str"):
             return Unread(span)
         if isinstance(value, int | float) and not -MAX_NUMBER <= value <= MAX_NUMBER:
             help = [f"numbers go up to {MAX_NUMBER}; quote it if it is meant as text"]
             self.report.add(codes.BAD_VALUE, span, f"`{node.value[:40]}` is too large a number", help=help)
             return Unread(span)
+        if node.value[:1] == "$":
+            self.params += 1
         return Scalar(value, span, node.value)
 
     def span(self, node: yaml.Node) -> Span:
@@ -326,28 +367,28 @@ class _Converter:
         return Span(self.name, start.line + 1, start.column + 1, end.line + 1, end.column + 1)
 
     def _sequence(self, node: yaml.Node, depth: int) -> Tree:
+        before = self.params
         items = tuple([self.convert(child, depth + 1) for child in node.value])
-        tree = Sequence(items, self.span(node)) if _has_tag(node, "seq") else Unread(self.span(node))
-        self.done[id(node)] = tree, 1 + sum(self.done[id(child)][1] for child in node.value)
-        return tree
+        return (
+            Sequence(items, self.span(node), self.params > before) if _has_tag(node, "seq") else Unread(self.span(node))
+        )
 
     def _mapping(self, node: yaml.Node, depth: int) -> Tree:
         entries: dict[str, Entry] = {}
-        size = 1
-        is_usable = _has_tag(node, "map")
+        is_usable, before = _has_tag(node, "map"), self.params
         for key_node, value_node in node.value:
             key, key_span = self._key(key_node), self.span(key_node)
             value = self.convert(value_node, depth + 1)
-            size += self.done[id(value_node)][1]
-            is_usable &= key != "<<" or bool(key_node.style)
+            if key == "<<" and not key_node.style:
+                is_usable = False
             if key in entries:
                 first = Label(span=entries[key].key, text="first written here")
                 self.report.add(codes.DUPLICATE_KEY, key_span, f"key `{key}` is written twice", labels=[first])
+                if self.report.is_full:
+                    raise _Stop
                 continue
             entries[key] = Entry(key_span, value)
-        tree = Mapping(entries, self.span(node)) if is_usable else Unread(self.span(node))
-        self.done[id(node)] = tree, size
-        return tree
+        return Mapping(entries, self.span(node), self.params > before) if is_usable else Unread(self.span(node))
 
     def _key(self, node: yaml.Node) -> str:
         if not isinstance(node, yaml.ScalarNode):
@@ -360,6 +401,8 @@ class _Converter:
 
     def _alias(self, node: yaml.Node) -> Tree:
         tree, size = self.done[id(node)]
+        self.params += 1  # there may be some in it
+        self.converted += size  # what an alias stands for counts wherever it is used
         self.expanded += size
         if self.expanded > MAX_EXPANDED_BY_ALIASES:
             self._stop(node, f"aliases stand for more than {MAX_EXPANDED_BY_ALIASES} values")

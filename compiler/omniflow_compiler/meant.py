@@ -9,7 +9,7 @@ from omniflow_compiler.graph import Node
 from omniflow_compiler.spec import PortRef, ProgramSpec
 from omniflow_compiler.suggest import nearest
 
-MAX_GUESSES = 200
+MAX_GUESSES = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from omniflow_compiler import codes
-from omniflow_compiler.diagnostics import Edit, Report
+from omniflow_compiler.diagnostics import MAX_PLACES, Edit, Report
 from omniflow_compiler.spec import Name
 from omniflow_compiler.suggest import did_you_mean, nearest
 
@@ -14,11 +14,17 @@ def unknown(
     report: Report, code: codes.Code, name: Name, known: Mapping[str, object], what: str, near: str = ""
 ) -> None:
     """Reports a name that is not there, with the nearest ones."""
-    close = [] if report.is_full else nearest(name.text, known, most=1)
-    report.add(
-        code,
-        name.span,
-        f"unknown {what} `{name.text}`{near}",
-        help=[] if report.is_full else did_you_mean(name.text, known, what),
-        edits=[Edit(span=name.span, text=close[0])] if close else [],
-    )
+    message = f"unknown {what} `{name.text}`{near}"
+    before = report.known(code, message)
+    if before is not None and len(before.labels) + 1 >= MAX_PLACES and not before.edits:
+        report.num_repeats += 1
+        return  # nothing of it would be shown
+    if before is not None:  # the nearest name was looked for
+        edits = [Edit(span=name.span, text=edit.text) for edit in before.edits[:1]]
+        report.add(code, name.span, message, help=before.help, edits=edits)
+        return
+    known = {} if report.is_crowded else known
+    close = nearest(name.text, known, most=1)
+    help = [] if report.is_crowded else did_you_mean(name.text, known, what)
+    edits = [Edit(span=name.span, text=close[0])] if close else []
+    report.add(code, name.span, message, help=help, edits=edits)

@@ -132,6 +132,8 @@ def substitute(document: Mapping, params: MappingOf[str, Value], report: Report)
 def _replace(tree: Tree, params: MappingOf[str, Value], report: Report) -> Tree:
     if isinstance(tree, Unread):
         return tree
+    if isinstance(tree, Mapping | Sequence) and not tree.uses_params:
+        return tree
     if isinstance(tree, Scalar):
         if isinstance(tree.value, str) and tree.value.startswith("$"):
             return _value(tree, params, report)
@@ -152,11 +154,12 @@ def _value(tree: Scalar, params: MappingOf[str, Value], report: Report) -> Value
     if "." in name:
         return tree  # a number of a component, see fields.py
     if name not in params:
+        known = {} if report.is_crowded else params
         report.add(
             codes.UNKNOWN_PARAM,
             tree.span,
             f"unknown param `{name}`",
-            help=[*did_you_mean(name, params, "param"), "write `$$` for a text that begins with a dollar sign"],
+            help=[*did_you_mean(name, known, "param"), "write `$$` for a text that begins with a dollar sign"],
         )
         return Unread(tree.span)
     value = params[name]

@@ -381,7 +381,7 @@ def _nodes(document: Mapping, report: Report) -> tuple[dict[str, NodeSpec], set[
         report.add(codes.BAD_VALUE, section.span.start, f"{len(section.entries)} nodes, the limit is {MAX_NODES}")
         return nodes, set(section.entries)
     for name, entry in section.entries.items():
-        node = _node(name, entry, report)
+        node = None if report.is_full else _node(name, entry, report)
         if node is None:
             broken.add(name)
         else:
@@ -399,7 +399,8 @@ def _node(name: str, entry: Entry, report: Report) -> NodeSpec | None:
         return None
     written = [kind for kind in tree.entries if kind in ("op", "loop", "graph")]
     if not written:
-        names = [key for key in tree.entries if nearest(key, ("op", "loop", "graph"), most=1)]
+        keys = () if report.is_crowded else tree.entries
+        names = [key for key in keys if nearest(key, ("op", "loop", "graph"), most=1)]
         span = tree.entries[names[0]].key if names else entry.key
         report.add(codes.MISSING_KEY, span, f"node `{name}` has no `op`, `loop` or `graph`")
         return None
@@ -426,6 +427,8 @@ def _edges(document: Mapping, report: Report) -> tuple[tuple[EdgeSpec, ...], fro
     edges: list[EdgeSpec] = []
     mentioned: set[str] = set()
     for order, item in enumerate(_items(document, "edges")):
+        if report.is_full:
+            break
         written = _written_edge(item, report)
         edge = None if written is None else _edge(*written, order, report)
         if edge is not None:

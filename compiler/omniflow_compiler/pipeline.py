@@ -176,7 +176,7 @@ def _analyse(
     components = resolve_components(card, options.library, report)
     loops = resolve_loops(card, components, options.library, report)
     nodes = resolve_nodes(program, loops, card, components, options.library, report)
-    if not program.is_whole:
+    if not program.is_whole or report.is_full:
         return None
     graph = build_graph(program, card, components, nodes, report)
     check_structure(graph, report)

@@ -16,10 +16,10 @@ def render_report(report: Report, sources: SourceSet) -> str:
     found = list(report)
     if not found:
         return ""
-    errors, warnings = report.num_errors, len(found) + report.num_dropped - report.num_errors
+    errors, warnings = report.num_errors, len(found) - report.num_errors
     counts = [_count(errors, "error")] if errors else []
     counts += [_count(warnings, "warning")] if warnings else []
-    counts += [f"the first {len(found)} are shown"] if report.num_dropped else []
+    counts = [f"at least {' and '.join(counts)}"] if report.is_full else counts
     return "\n".join([*(render(diagnostic, sources) for diagnostic in found), f"{', '.join(counts)}\n"])
 
 

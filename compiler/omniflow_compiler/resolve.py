@@ -32,6 +32,8 @@ def resolve_components(card: CardSpec, library: Library, report: Report) -> dict
     """The card's components whose expert is installed."""
     components: dict[str, Component] = {}
     for name, spec in card.components.items():
+        if report.is_full:
+            break
         signature = library.expert(spec.use.text)
         if signature is None:
             unknown(report, codes.UNKNOWN_EXPERT, spec.use, library.experts, "expert")

@@ -108,6 +108,8 @@ class _Walk:
         others = schema.get("additionalProperties", True)
         unknown: list[str] = []
         for key, entry in tree.entries.items():
+            if self.report.is_full:
+                return
             if key in properties:
                 self.check(entry.value, properties[key], f"`{key}`", entry.key)
             elif others is False:
@@ -130,6 +132,8 @@ class _Walk:
     def _unknown_keys(self, tree: Mapping, unknown: Iterable[str], properties: Schema, what: str) -> None:
         unused = [key for key in properties if key not in tree.entries]
         for key in unknown:
+            if self.report.is_full:
+                return
             entry = tree.entries[key]
             if isinstance(entry.value, Scalar) and entry.value.value is None and " " in key:
                 help = ["inside {...} a comma ends a value: quote the text that has one"]
@@ -163,8 +167,9 @@ class _Walk:
         if "enum" in schema and (isinstance(value, bool) or value not in schema["enum"]):
             noun = schema.get("title")
             message = f"unknown {noun} {shown}" if noun else f"{shown} is not a value of {what}"
-            help = did_you_mean(str(tree.written), (str(known) for known in schema["enum"]), noun or "value")
-            close = nearest(str(tree.written), schema["enum"], most=1)
+            known = [] if self.report.is_crowded else [str(value) for value in schema["enum"]]
+            help = did_you_mean(str(tree.written), known, noun or "value") if known else []
+            close = nearest(str(tree.written), known, most=1)
             edits = [Edit(span=tree.span, text=close[0])] if close else []
             self._add(_CODES.get(noun or "", codes.BAD_VALUE), tree.span, message, help=help, edits=edits)
         if "pattern" in schema and isinstance(value, str) and not _pattern(schema["pattern"]).search(value):
@@ -191,13 +196,13 @@ class _Walk:
 
 def unknown_key(report: Report, key: str, span: Span, known: Iterable[str], what: str) -> None:
     """Reports a key that nothing reads; `known` are the keys that could still be written there."""
-    known = list(known)
+    known = [] if report.is_crowded else list(known)
     close = nearest(key, known, most=1)
     report.add(
         codes.UNKNOWN_KEY,
         span,
         f"unknown key `{_shortened(key)}` in {what}",
-        help=did_you_mean(key, known, "key"),
+        help=[] if report.is_crowded else did_you_mean(key, known, "key"),
         edits=[Edit(span=span, text=close[0])] if close else [],
     )
 
