@@ -29,6 +29,8 @@ def test_a_new_project_checks_runs_and_is_laid_out(template: str, tmp_path: Path
     run = launch(
         Selection(spec=str(program)),
         inputs=["prompt=hello"],
+        params=[],
+        rng="derived",
         out=tmp_path / "out",
         seed=1,
         profile="serve",
