@@ -246,10 +246,13 @@ template <Kind kind> constexpr std::array<std::array<Tile, kTileRows>, 4> tiles_
           tiles_of<kind, 2, 0>(Half())};
 }
 
+// At namespace scope: a static of an inline function would be one for all libraries of a process, whatever they are
+// built for.
+constexpr std::array<std::array<Tile, kTileRows>, 4> kTiles[3] = {tiles_of<kFloat32>(), tiles_of<kBFloat16>(),
+                                                                  tiles_of<kInt8>()};
+
 inline Tile tile_of(Kind kind, int64_t pairs, int64_t rows, int64_t lines) {
-  static constexpr std::array<std::array<Tile, kTileRows>, 4> tiles[3] = {tiles_of<kFloat32>(), tiles_of<kBFloat16>(),
-                                                                          tiles_of<kInt8>()};
-  return tiles[kind][pairs == 2 ? 3 : lines][rows - 1];
+  return kTiles[kind][pairs == 2 ? 3 : lines][rows - 1];
 }
 
 // Sixteen finished sums of one packed panel and one row: int8 brought back to floats, bias added.
