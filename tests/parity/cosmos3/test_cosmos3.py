@@ -72,6 +72,21 @@ def test_every_hand_off_equals_the_published_models(references: References, seed
     assert running.live == 0
 
 
+def test_recorded_tokens_replay_with_the_latents_of_both(references: References) -> None:
+    reference = references(2)
+    call = {"negative_prompt": NEGATIVE, "num_inference_steps": 3, "guidance_scale": 3.0}
+    wanted = film(reference.pipeline, TEXTS[1], seed=8, **call)
+    running = omniflow.load(program(reference.folder, "cosmos3/tensors", steps=3, cfg=3.0))
+    inputs = {"tokens": wanted.tokens[0], "negative": wanted.tokens[1], **SIZE}
+    result = running.run(inputs, seed=8, rng="torch")
+    assert result.state == "done", result.error
+    assert wanted.sound is not None
+    assert most_different(result.outputs["video"], wanted.video) <= CLOSE
+    assert most_different(result.outputs["audio"], wanted.sound) <= CLOSE
+    assert result.outputs["latents"].shape == wanted.latents[0].shape
+    assert result.outputs["sound_latents"].shape == wanted.sounds[0].shape
+
+
 def test_a_text_is_understood_once_and_not_in_every_step(references: References) -> None:
     reference = references(0)
     steps = 5

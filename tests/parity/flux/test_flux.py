@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 import omniflow
+from omniflow.commands.values import read_inputs
 from tests.parity.diffusion import PROMPTS, drain, most_different, ours, program
 from tests.parity.flux.conftest import Reference
 from tests.parity.flux.reference import T5_LENGTH, run
@@ -59,6 +62,18 @@ def test_the_shift_follows_the_size_of_the_picture(references: References, size:
     result, steps = ours(engine(reference, steps=4), {"prompt": PROMPTS[1], "height": height, "width": width}, seed=3)
     assert [1 - t for t in steps.times] == pytest.approx(theirs.times, abs=1e-7)
     assert most_different(result.outputs["image"], wanted) <= CLOSE
+
+
+def test_recorded_tokens_replay_from_a_file(references: References, tmp_path: Path) -> None:
+    reference = references(1)
+    wanted, theirs = run(reference.pipeline, PROMPTS[1], seed=3, num_inference_steps=4)
+    save_file({"clip": theirs.tokens[0][None], "t5": theirs.tokens[1][None]}, tmp_path / "in.safetensors")
+    schedule = program(reference.folder, "flux/tensors", steps=4)
+    file = f"@{tmp_path / 'in.safetensors'}"
+    written = {"clip_tokens": f"{file}#clip", "t5_tokens": f"{file}#t5", "height": "32", "width": "32"}
+    result, _ = ours(omniflow.load(schedule), read_inputs(schedule, written), seed=3)
+    assert most_different(result.outputs["image"], wanted) <= CLOSE
+    assert result.outputs["latents"].shape == theirs.latents[0].shape
 
 
 def test_guidance_against_a_negative_prompt_is_two_rows_of_one_batch(references: References) -> None:

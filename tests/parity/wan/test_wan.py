@@ -70,6 +70,16 @@ def test_text_is_tidied_as_the_pipeline_does(references: References) -> None:
     assert most_different(result.outputs["video"], wanted) <= CLOSE
 
 
+def test_recorded_embeddings_replay(references: References) -> None:
+    reference = references(1)
+    wanted, theirs = run(
+        reference.pipeline, PROMPTS[1], seed=3, num_inference_steps=3, guidance_scale=5.0, negative_prompt=PROMPTS[0]
+    )
+    running = omniflow.load(program(reference.folder, "wan/tensors", steps=3))
+    result, _ = ours(running, {"embeds": theirs.embeds[0], "negative": theirs.embeds[1], **SIZE}, seed=3)
+    assert most_different(result.outputs["video"], wanted) <= CLOSE
+
+
 def test_guidance_that_is_off_runs_one_row(references: References) -> None:
     reference = references(1)
     wanted, _ = run(reference.pipeline, PROMPTS[0], seed=2, num_inference_steps=3, guidance_scale=1.0)
