@@ -40,12 +40,17 @@ class TokenRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepResult:
-    """logits: float32 [V] of the last position; hidden: [n, D]; embeds: [n, D]; taps: named hidden states [n, D]."""
+    """logits: float32 [V] of the last position; hidden: [n, D]; embeds: [n, D]; taps: named hidden states [n, D].
+
+    best: the id of the largest logit, the first of equal ones, where the expert knows it without looking again; -1
+    when a logit is not finite.
+    """
 
     logits: Tensor | None
     hidden: Tensor | None = None
     embeds: Tensor | None = None
     taps: Mapping[str, Tensor] | None = None
+    best: int | None = None
 
 
 class Autoregressor(Protocol):

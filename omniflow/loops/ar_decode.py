@@ -362,8 +362,10 @@ def _choose(expert: Autoregressor, units: Sequence[Unit], results: Sequence[Step
             steps[i] = BadResult("no logits" if logits is None else f"logits {list(logits.shape)}, not [{vocab_size}]")
     if not asked:
         return steps
-    stacked = torch.stack([logits for _, logits in asked])
-    ids = choose(stacked, [_choice(units[i].state) for i, _ in asked])
+    ids = _best(units, results, [i for i, _ in asked])
+    if ids is None:
+        stacked = torch.stack([logits for _, logits in asked])
+        ids = choose(stacked, [_choice(units[i].state) for i, _ in asked])
     embeddings = _embeddings(expert, ids.clamp(min=0), [units[i] for i, _ in asked])
     for (i, logits), token, feed, embedding in zip(asked, ids.tolist(), ids.split(1), embeddings, strict=True):
         if token < 0:
@@ -377,6 +379,17 @@ def _choose(expert: Autoregressor, units: Sequence[Unit], results: Sequence[Step
         logprob = logits.log_softmax(-1)[feed] if is_choice else None
         steps[i] = Step(units[i].grant, results[i], token, feed, logprob, embedding)
     return steps
+
+
+def _best(units: Sequence[Unit], results: Sequence[StepResult], asked: Sequence[int]) -> Tensor | None:
+    """The likeliest ids, int64 [W], when that is all that these rows want and the expert knows them."""
+    found = []
+    for i in asked:
+        best = results[i].best
+        if best is None or best < 0 or not units[i].state.sampling.is_plain:
+            return None
+        found.append(best)
+    return torch.tensor(found)
 
 
 def _embeddings(expert: Autoregressor, ids: Tensor, units: Sequence[Unit]) -> Sequence[Tensor | None]:

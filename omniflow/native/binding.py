@@ -66,7 +66,7 @@ class _Step(ctypes.Structure):
         ("arena_tokens", ctypes.c_int64),
         ("cache_is_bf16", ctypes.c_int32),
         ("threads", ctypes.c_int32),
-        *((name, _Floats) for name in ("embeds", "cosines", "sines", "spans", "wanted", "logits", "hidden")),
+        *((name, _Floats) for name in ("embeds", "cosines", "sines", "spans", "wanted", "logits", "hidden", "best")),
         *((name, ctypes.c_void_p) for name in ("tap_layers", "taps", "additions", "keys", "values")),
     )
 
@@ -92,9 +92,13 @@ class StepInput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepOutput:
-    """logits: float32 [wanted, V]; hidden: float32 [T, E]; taps: float32 [T, E] each."""
+    """logits: float32 [wanted, V]; hidden: float32 [T, E]; taps: float32 [T, E] each.
+
+    best: of each wanted row the id of its largest logit, the first of equal ones; -1 unless all are finite.
+    """
 
     logits: Tensor | None
+    best: Sequence[int]
     hidden: Tensor | None
     taps: tuple[Tensor, ...]
 
@@ -166,7 +170,7 @@ class NativeModel:
         hidden = torch.empty(rows, shape.hidden) if batch.wants_hidden else None
         taps = tuple(torch.empty(rows, shape.hidden) for _ in batch.tap_layers)
         spans, wanted = _int64s([n for span in batch.spans for n in span]), _int64s(batch.wanted)
-        tap_layers = _int64s(batch.tap_layers)
+        tap_layers, best = _int64s(batch.tap_layers), (ctypes.c_int64 * len(batch.wanted))()
         tap_pointers, addition_pointers = _pointers(taps), _pointers(batch.additions)
         step = _Step(
             rows=rows,
@@ -184,6 +188,7 @@ class NativeModel:
             wanted=ctypes.addressof(wanted),
             logits=None if logits is None else logits.data_ptr(),
             hidden=None if hidden is None else hidden.data_ptr(),
+            best=ctypes.addressof(best),
             tap_layers=ctypes.addressof(tap_layers),
             taps=ctypes.addressof(tap_pointers),
             additions=ctypes.addressof(addition_pointers),
@@ -191,7 +196,7 @@ class NativeModel:
             values=batch.values.data_ptr(),
         )
         self._native.omniflow_step(self._handle, ctypes.byref(step))
-        return StepOutput(logits=logits, hidden=hidden, taps=taps)
+        return StepOutput(logits=logits, best=tuple(best), hidden=hidden, taps=taps)
 
     def _check(self, batch: StepInput) -> None:
         shape, rows = self._shape, batch.embeds.shape[0]

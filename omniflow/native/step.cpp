@@ -37,6 +37,7 @@ struct Step { // mirrored in binding.py
   const Span *spans;
   const int64_t *wanted;
   float *logits, *hidden;
+  int64_t *best; // of each wanted row the id of its largest logit, the first of equal ones; -1 unless all are finite
   const int64_t *tap_layers;
   float *const *taps;
   const float *const *additions;
@@ -53,6 +54,21 @@ struct Item {
   int64_t row, rows, from, to;
 };
 
+// The largest logits of one row that a thread has seen so far, lane by lane, and their ids. `check` is zero, or not a
+// number as soon as a logit was not finite.
+struct Largest {
+  f32x16 value = splat(-3.4e38f), check = splat(0.0f);
+  i32x16 id = {};
+
+  void see(f32x16 logits, int64_t first, int64_t count) {
+    static constexpr i32x16 lanes = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    const i32x16 is_more = logits > value & lanes < (i32x16)splat((uint32_t)std::min<int64_t>(count, kLanes));
+    value = is_more ? logits : value;
+    id = is_more ? lanes + (i32x16)splat((uint32_t)first) : id;
+    check += logits * splat(0.0f);
+  }
+};
+
 struct Workspace {
   std::vector<float> residual, qkv, mixed;
   Activations input, inner;
@@ -60,6 +76,7 @@ struct Workspace {
   std::vector<Item> items;
   int64_t longest = 0, scores_per_thread = 0; // longest attended length, in whole vectors
   std::vector<float> scores;
+  std::vector<Largest> largest; // [thread][wanted row]
 };
 
 struct Model {
@@ -103,6 +120,7 @@ public:
     w.longest = (w.longest + kLanes - 1) / kLanes * kLanes;
     w.scores_per_thread = std::max(kItemRows * group, m.shape.heads) * w.longest;
     grow(w.scores, w.scores_per_thread * threads);
+    w.largest.assign(threads * s.num_wanted, Largest());
     share_attention(threads);
   }
 
@@ -268,8 +286,11 @@ private:
     if (s.num_wanted == 0) return;
     for (int64_t i = me; i < s.num_wanted; i += all) norm_row(m.norm, residual(s.wanted[i]), w.input, i);
     barrier();
+    Largest *mine = w.largest.data() + me * s.num_wanted;
     multiply(m.head, w.input, s.num_wanted, me, all, [&](int64_t pair, int64_t row, f32x16 first, f32x16 second) {
       const int64_t column = pair * kPairRows;
+      mine[row].see(first, column, m.shape.vocab - column);
+      mine[row].see(second, column + kLanes, m.shape.vocab - column - kLanes);
       float *to = s.logits + row * m.shape.vocab + column;
       if (column + kPairRows <= m.shape.vocab) {
         store(to, first), store(to + kLanes, second);
@@ -279,6 +300,22 @@ private:
       store(y, first), store(y + kLanes, second);
       std::memcpy(to, y, (m.shape.vocab - column) * 4);
     });
+    barrier();
+    for (int64_t i = me; i < s.num_wanted; i += all) s.best[i] = best_of(i);
+  }
+
+  int64_t best_of(int64_t row) const {
+    float most = 0;
+    int64_t best = -1;
+    for (int t = 0; t < all; t++) { // the threads' columns follow one another
+      const Largest &seen = w.largest[t * s.num_wanted + row];
+      for (int i = 0; i < kLanes; i++) {
+        if (seen.check[i] != 0) return -1;
+        const bool is_first_of_equals = seen.value[i] == most && seen.id[i] < best;
+        if (best < 0 || seen.value[i] > most || is_first_of_equals) most = seen.value[i], best = seen.id[i];
+      }
+    }
+    return best;
   }
 
   static constexpr int64_t kItemRows = 8;

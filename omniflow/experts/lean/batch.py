@@ -62,11 +62,15 @@ class FlatBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlatResult:
-    """logits: float32 [wanted, V]; hidden: [T, E] after the final norm; taps: one [T, E] per tapped layer."""
+    """logits: float32 [wanted, V]; hidden: [T, E] after the final norm; taps: one [T, E] per tapped layer.
+
+    best: the ids of the largest logits where the stack knows them, -1 where one is not finite.
+    """
 
     logits: Tensor | None
     hidden: Tensor | None
     taps: tuple[Tensor, ...]
+    best: Sequence[int] = ()
 
 
 def lay_out(rows: Sequence[TokenRows]) -> tuple[Span, ...]:

@@ -157,7 +157,8 @@ def _scatter(
     result: FlatResult,
     taps: Mapping[str, int],
 ) -> list[StepResult]:
-    logits = iter(result.logits if result.logits is not None else ())
+    logits = iter(result.logits.unbind() if result.logits is not None else ())
+    best = iter(result.best)
     results = []
     for item, span in zip(rows, spans, strict=True):
         mine = slice(span.row, span.row + span.num_new)
@@ -165,6 +166,7 @@ def _scatter(
         results.append(
             StepResult(
                 logits=next(logits, None) if item.wants_logits else None,
+                best=next(best, None) if item.wants_logits else None,
                 hidden=result.hidden[mine] if has_hidden and result.hidden is not None else None,
                 embeds=batch.embeds[mine] if item.wants_embeds else None,
                 taps={name: tap[mine] for name, tap in zip(taps, result.taps, strict=True)}

@@ -94,4 +94,5 @@ class NativeStack:
             logits=output.logits,
             hidden=None if output.hidden is None else output.hidden.to(embeds.dtype),
             taps=tuple(tap.to(embeds.dtype) for tap in output.taps),
+            best=output.best,
         )

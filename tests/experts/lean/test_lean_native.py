@@ -246,3 +246,23 @@ def test_everything_out_of_bounds_is_refused_before_the_native_code_runs() -> No
             model.step(batch, threads=1)
     with pytest.raises(ValueError, match=r"qkv has shape \[3, 8\], expected \[16, 8\]"):
         model.add_layer({"attention_norm": torch.ones(8), "mlp_norm": torch.ones(8), "qkv": torch.ones(3, 8)})
+
+
+@needs_native
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_likeliest_ids_come_with_the_logits_and_not_where_one_is_no_number(threads: int) -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        decoder = random(WIDE, 0)
+        rows = []
+        for i in range(9):
+            sequence = decoder.open({}, max_positions=16)
+            assert sequence is not None
+            embeds = decoder.embed(torch.arange(i, i + 3))
+            rows.append(TokenRows(sequence=sequence, embeds=embeds * float("nan") if i == 4 else embeds))
+        results = decoder.step(rows)
+    finally:
+        torch.set_num_threads(before)
+    likeliest = [int(result.logits.argmax()) for result in results if result.logits is not None]
+    assert [result.best for result in results] == [-1 if i == 4 else best for i, best in enumerate(likeliest)]
