@@ -206,7 +206,7 @@ class ARDecode(Loop[Decoding]):
             if state.hands_on:
                 self.pool.turns.took(state.owner, state.gathers)
         left = len(state.prompt) - state.num_fed
-        if left > 0 and state.hands_on:  # in one piece: where it is cut would show in the last bits of what is handed on
+        if left > 0 and state.hands_on:  # in one piece: where it is cut would show in what is handed on
             return Unit(PREFILL, self.key, state, size=left)
         if left > 0:
             return Unit(PREFILL, self.key, state, size=min(left, self.chunk), divisible=True)
