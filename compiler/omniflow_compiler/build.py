@@ -156,14 +156,14 @@ def _check_end(ref: PortRef, nodes: Mapping[str, Node], side: str, report: Repor
             edits=edits,
         )
         return False, None
-    if not node.is_known:
+    if not node.is_known and not node.inputs:
         return True, None
     ports, others = (node.outputs, node.inputs) if side == "output" else (node.inputs, node.outputs)
     port = ports.get(ref.port)
     if port is None:
         _unknown_port(ref, node, side, ports, others, report)
         return False, None
-    return True, port
+    return True, port if node.is_known else None
 
 
 def _beside(stage: str, nodes: Mapping[str, Node]) -> Mapping[str, Node]:

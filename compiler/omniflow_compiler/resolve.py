@@ -15,7 +15,7 @@ from omniflow_compiler.fields import fill_in
 from omniflow_compiler.graph import Component, Node
 from omniflow_compiler.inner import resolve_inner
 from omniflow_compiler.library.library import Library
-from omniflow_compiler.library.signature import ExpertSignature, Port
+from omniflow_compiler.library.signature import ExpertSignature, OpSignature, Port
 from omniflow_compiler.names import unknown
 from omniflow_compiler.prescribed import prescribed, sized_ports
 from omniflow_compiler.source import Span
@@ -185,15 +185,19 @@ def resolve_nodes(
             resolved = _op_node(spec, card, components, library, report)
         else:
             resolved = _loop_node(spec, loops, card, report)
-        nodes[name] = resolved or _unknown_node(name, spec.span, spec)
+        op = library.ops.get(spec.name.text) if spec.kind == "op" else None
+        nodes[name] = resolved or _unknown_node(name, spec.id.span, spec, op)
         _check_when(spec, program, card, report)
     for name in sorted(program.broken_nodes):
         nodes[name] = _unknown_node(name, program.span, None)
     return nodes
 
 
-def _unknown_node(name: str, span: Span, spec: NodeSpec | None) -> Node:
-    return Node(id=name, spec=spec, is_known=False, inputs={}, outputs={}, attributes={}, span=span)
+def _unknown_node(name: str, span: Span, spec: NodeSpec | None, op: OpSignature | None = None) -> Node:
+    """A node of which nothing is known but, when its op is, how its ports are called."""
+    inputs = {port.name: port for port in op.ports.inputs} if op is not None else {}
+    outputs = {port.name: port for port in op.ports.outputs} if op is not None else {}
+    return Node(id=name, spec=spec, is_known=False, inputs=inputs, outputs=outputs, attributes={}, span=span)
 
 
 def _op_node(

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 MEGABYTE = 1 << 20
 HEAD = "omniflow: 1\nkind: program\nid: x\ncard: c\noutputs: {y: a.b}\n"
 CARD = "omniflow: 1\nkind: card\nid: c\n"
+THINKER = f"{CARD}components: {{t: {{use: null.thinker}}}}\n"
+ONE_NODE = "nodes: {a: {op: join}}\n"
 
 
 def repeated(text: str) -> str:
@@ -50,23 +52,35 @@ HOSTILE: Mapping[str, Callable[[], str | bytes]] = {
     "100,000 equal keys": lambda: repeated("k: v\n"),
     "many unknown keys": lambda: CARD + numbered("componnt#: {}\n"),
     "many components of no expert": lambda: CARD + "components:\n" + numbered("  c#: {use: null.tokeniser}\n"),
-    "many unknown loops": lambda: CARD + "components: {t: {use: null.thinker}}\nloops:\n" + numbered("  l#: {kind: ar_decod, binds: t}\n"),
+    "many unknown loops": lambda: THINKER + "loops:\n" + numbered("  l#: {kind: ar_decod, binds: t}\n"),
     "many bad nodes": lambda: HEAD + "nodes:\n" + numbered("  n#: {oop: join}\n") + "edges: []\n",
     "many unknown ops": lambda: HEAD + "nodes:\n" + numbered("  n#: {op: jion}\n") + "edges: []\n",
-    "many edges to nowhere": lambda: HEAD + "nodes: {a: {op: join}}\nedges:\n" + numbered("  - b#.x -> c#.y\n"),
-    "many edges to near names": lambda: HEAD + "nodes:\n" + "".join(f"  node{i}: {{op: join}}\n" for i in range(5000)) + "edges:\n" + numbered("  - nodde#.x -> ndoe#.y\n"),
-    "many lines that are no edges": lambda: HEAD + "nodes: {a: {op: join}}\nedges:\n" + repeated("  - a => b\n"),
-    "one long edge": lambda: HEAD + "nodes: {a: {op: join}}\nedges:\n  - a.x -> b." + "y" * MEGABYTE + "\n",
-    "an edge of arrows": lambda: HEAD + "nodes: {a: {op: join}}\nedges:\n  - '" + repeated("-> ") + "'\n",
+    "many edges to nowhere": lambda: HEAD + ONE_NODE + "edges:\n" + numbered("  - b#.x -> c#.y\n"),
+    "many edges to near names": lambda: (
+        HEAD
+        + "nodes:\n"
+        + "".join(f"  node{i}: {{op: join}}\n" for i in range(5000))
+        + "edges:\n"
+        + numbered("  - nodde#.x -> ndoe#.y\n")
+    ),
+    "many lines that are no edges": lambda: HEAD + ONE_NODE + "edges:\n" + repeated("  - a => b\n"),
+    "one long edge": lambda: HEAD + ONE_NODE + "edges:\n  - a.x -> b." + "y" * MEGABYTE + "\n",
+    "an edge of arrows": lambda: HEAD + ONE_NODE + "edges:\n  - '" + repeated("-> ") + "'\n",
     "one long type": lambda: HEAD + "inputs: {x: 'f32[" + repeated("T, ") + "]'}\nnodes: {a: {op: join}}\nedges: []\n",
-    "one long bound": lambda: CARD + "components: {t: {use: null.thinker}}\nloops: {l: {kind: ar_decode, binds: t, max_tokens: '" + repeated("1 + ") + "1'}}\n",
-    "a deep condition": lambda: HEAD + "nodes: {a: {op: join, when: '" + "(" * 400 + "1" + ")" * 400 + "'}}\nedges: []\n",
+    "one long bound": lambda: (
+        THINKER + "loops: {l: {kind: ar_decode, binds: t, max_tokens: '" + repeated("1 + ") + "1'}}\n"
+    ),
+    "a deep condition": lambda: (
+        HEAD + "nodes: {a: {op: join, when: '" + "(" * 400 + "1" + ")" * 400 + "'}}\nedges: []\n"
+    ),
     "many tags": lambda: repeated("- !x y\n"),
     "many comments for the compiler": lambda: HEAD + repeated("# omniflow: allow OF2006\n"),
     "many unknown lints": lambda: HEAD + "lints:\n" + numbered("  OF9#: allow\n"),
     "many unknown params": lambda: HEAD + "title: x\nnodes:\n" + numbered("  n#: {op: $p#}\n") + "edges: []\n",
-    "many includes": lambda: CARD + "components: {t: {use: null.thinker}}\ninclude:\n" + numbered("  - f#.yaml\n"),
-    "many outputs of nowhere": lambda: HEAD.replace("{y: a.b}", "\n" + numbered("  o#: n#.x\n")) + "nodes: {a: {op: join}}\nedges: []\n",
+    "many includes": lambda: THINKER + "include:\n" + numbered("  - f#.yaml\n"),
+    "many outputs of nowhere": lambda: (
+        HEAD.replace("{y: a.b}", "\n" + numbered("  o#: n#.x\n")) + ONE_NODE + "edges: []\n"
+    ),
     "zeroes": lambda: b"\0" * MEGABYTE,
     "random bytes": lambda: bytes((i * 197 + (i >> 8) * 31) % 256 for i in range(MEGABYTE)),
     "UTF-16": lambda: numbered("k#: v\n").encode("utf-16"),
@@ -94,4 +108,4 @@ HOSTILE: Mapping[str, Callable[[], str | bytes]] = {
     "a bell": lambda: "a: \x07\n",
     "line separators": lambda: "a: b\u2028c: d\u2029\n",
     "a lone surrogate": lambda: b"a: \xed\xa0\x80\n",
-}  # fmt: skip
+}
