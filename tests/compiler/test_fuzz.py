@@ -54,9 +54,8 @@ def check(compilation: Compilation) -> None:
         assert compilation.schedule.to_json() == compilation.schedule.to_json()
 
 
-punctuation = st.sampled_from(
-    list(":-[]{},&*!|>'\"%@`#?~\n\t $") + ["- ", ": ", "\n  ", "<<", "...", "---", "~>", "->"]
-)
+LONGER = ("- ", ": ", "\n  ", "<<", "...", "---", "~>", "->")
+punctuation = st.sampled_from([*":-[]{},&*!|>'\"%@`#?~\n\t $", *LONGER])
 words = st.sampled_from(["omniflow", "kind", "card", "program", "nodes", "edges", "op", "loop", "1", "null", "é", "声"])
 
 
@@ -119,7 +118,8 @@ PORTS = st.builds("{}.{}".format, NAMES, st.sampled_from(["tokens", "prompt", "a
 ENDS = st.builds("{} {} {}".format, PORTS | NAMES, st.sampled_from(["->", "~>", "=>", ""]), PORTS | NAMES)
 LEAVES = st.one_of(
     NAMES, PORTS, ENDS, st.none(), st.booleans(), st.integers(-3, 99), st.floats(allow_nan=False, allow_infinity=False),
-    st.sampled_from(["ar_decode", "encode", "text", "tokens[T]", "f32[T, 4] @ r", "audio[S] @ 24 kHz", "4 MiB", "inputs.a > 1"]),
+    st.sampled_from(["ar_decode", "encode", "text", "tokens[T]", "f32[T, 4] @ r", "audio[S] @ 24 kHz", "4 MiB"]),
+    st.sampled_from(["inputs.a > 1", "2 * think.tokens", "$p"]),
 )  # fmt: skip
 TREES = st.recursive(
     LEAVES,
