@@ -101,8 +101,9 @@ constexpr int kMaxWidth = 6;             // queries that share one reading of a 
 // [token][kv head][head_dim]. `queries` and `out` point at row 0, first query head of `from`. `scores` is scratch of
 // `room` floats for every query, `room` a multiple of kLanes not below the longest count.
 //
-// A score is one sum over head_dim in order with a token per lane, an output one sum over tokens in order: the bits are
-// the same whatever rows come together and whatever chunk a token came in.
+// A score is one sum over head_dim with a token per lane, an output one sum over tokens in order: the bits are the same
+// whatever rows come together and whatever chunk a token came in. With a cache of bfloat16 and dot products for it,
+// queries and weights are rounded to bfloat16 as well.
 template <class Cache> struct AttentionTask {
   const typename Cache::Element *keys, *values;
   int64_t rows, count, kv_heads, group, head_dim, from, to;
@@ -181,6 +182,16 @@ private:
   void turn_keys(int64_t kv, int64_t first) {
     const int64_t tokens = std::min(kBlockTokens, last_ - first);
     const Element *keys = t_.keys + first * token_ + kv * t_.head_dim;
+    if constexpr (Cache::in_pairs) { // as words of two columns
+      for (int64_t d = 0; d < t_.head_dim; d += 2 * kLanes) {
+        f32x16 square[kLanes];
+        for (int64_t t = 0; t < kLanes; t++)
+          square[t] = t < tokens ? read_words(keys + t * token_ + d, t_.head_dim - d) : splat(0.0f);
+        transpose(square);
+        for (int64_t i = 0; i < kLanes && d + 2 * i < t_.head_dim; i++) turned_[d / 2 + i] = square[i];
+      }
+      return;
+    }
     for (int64_t d = 0; d < t_.head_dim; d += kLanes) {
       f32x16 square[kLanes];
       for (int64_t t = 0; t < kLanes; t++)
@@ -188,6 +199,13 @@ private:
       transpose(square);
       for (int64_t i = 0; i < kLanes && d + i < t_.head_dim; i++) turned_[d + i] = square[i];
     }
+  }
+
+  static f32x16 read_words(const Element *from, int64_t count) {
+    if (count >= 2 * kLanes) return load<f32x16>(from);
+    Element part[2 * kLanes] = {};
+    for (int64_t i = 0; i < count; i++) part[i] = from[i];
+    return load<f32x16>(part);
   }
 
   static f32x16 read_columns(const Element *from, int64_t count) {
@@ -201,10 +219,35 @@ private:
     const float *q[width];
     for (int i = 0; i < width; i++) q[i] = query_of(kv, query + i);
     f32x16 acc[width] = {};
-    for (int64_t d = 0; d < t_.head_dim; d++)
-      for (int i = 0; i < width; i++) acc[i] += splat(q[i][d]) * turned_[d];
+    if constexpr (Cache::in_pairs) {
+      uint32_t words[width][kMaxHead / 2];
+      for (int i = 0; i < width; i++) to_words(q[i], t_.head_dim, words[i]);
+      const int64_t size = t_.head_dim / 2;
+      f32x16 odd[width] = {}; // a second sum, so that one need not wait for the other
+      for (int64_t w = 0; w + 1 < size; w += 2)
+        for (int i = 0; i < width; i++) {
+          acc[i] = Cache::add_pairs(acc[i], (u32x16)turned_[w], splat(words[i][w]));
+          odd[i] = Cache::add_pairs(odd[i], (u32x16)turned_[w + 1], splat(words[i][w + 1]));
+        }
+      for (int i = 0; i < width; i++) {
+        if (size % 2) acc[i] = Cache::add_pairs(acc[i], (u32x16)turned_[size - 1], splat(words[i][size - 1]));
+        acc[i] += odd[i];
+      }
+    } else {
+      for (int64_t d = 0; d < t_.head_dim; d++)
+        for (int i = 0; i < width; i++) acc[i] += splat(q[i][d]) * turned_[d];
+    }
     const f32x16 scale = splat(1.0f / std::sqrt((float)t_.head_dim));
     for (int i = 0; i < width; i++) store(scores_of(kv, query + i) + first, acc[i] * scale);
+  }
+
+  static void to_words(const float *from, int64_t count, uint32_t *to) {
+    int64_t d = 0;
+    for (; d + 2 * kLanes <= count; d += 2 * kLanes) Cache::write_words(from + d, to + d / 2);
+    if (d == count) return;
+    float part[2 * kLanes] = {};
+    std::memcpy(part, from + d, (count - d) * sizeof(float));
+    Cache::write_words(part, to + d / 2);
   }
 
   // Scores to weights that add up to one; zero for tokens that the query's row must not see. Clears the output.
@@ -224,11 +267,38 @@ private:
     for (int i = 0; i < width; i++) weights[i] = scores_of(kv, query + i) + first, to[i] = out_of(kv, query + i);
     const int64_t tokens = std::min(kBlockTokens, last_ - first), size = t_.head_dim;
     int64_t d = 0;
+    if constexpr (Cache::in_pairs) {
+      uint32_t words[width][kBlockTokens];
+      for (int i = 0; i < width; i++) to_words(weights[i], kBlockTokens, words[i]);
+      for (; d + 4 * kLanes <= size; d += 4 * kLanes) paired_columns<width, 2>(values + d, words, tokens, to, d);
+      for (; d + 2 * kLanes <= size; d += 2 * kLanes) paired_columns<width, 1>(values + d, words, tokens, to, d);
+    }
     for (; d + 4 * kLanes <= size; d += 4 * kLanes) columns<width, 4>(values + d, weights, tokens, to, d);
     for (; d + kLanes <= size; d += kLanes) columns<width, 1>(values + d, weights, tokens, to, d);
     for (; d < size; d++)
       for (int i = 0; i < width; i++)
         for (int64_t t = 0; t < tokens; t++) to[i][d] += weights[i][t] * Cache::read_one(values + t * token_ + d);
+  }
+
+  // Two tokens at a time; a last one alone is paired with nothing, which adds the same as one of weight zero.
+  template <int width, int parts>
+  void paired_columns(const Element *values, const uint32_t (*words)[kBlockTokens], int64_t tokens, float *const *to,
+                      int64_t d) {
+    f32x16 acc[width][2 * parts];
+    for (int i = 0; i < width; i++)
+      for (int p = 0; p < 2 * parts; p++) acc[i][p] = load<f32x16>(to[i] + d + p * kLanes);
+    for (int64_t t = 0; t < tokens; t += 2, values += 2 * token_)
+      for (int p = 0; p < parts; p++) {
+        const u32x16 a = load<u32x16>(values + 2 * p * kLanes);
+        const u32x16 b = t + 1 < tokens ? load<u32x16>(values + token_ + 2 * p * kLanes) : splat(0u);
+        for (int half = 0; half < 2; half++) {
+          const u32x16 pair = Cache::pair_tokens(a, b, half);
+          for (int i = 0; i < width; i++)
+            acc[i][2 * p + half] = Cache::add_pairs(acc[i][2 * p + half], pair, splat(words[i][t / 2]));
+        }
+      }
+    for (int i = 0; i < width; i++)
+      for (int p = 0; p < 2 * parts; p++) store(to[i] + d + p * kLanes, acc[i][p]);
   }
 
   template <int width, int parts>

@@ -89,6 +89,7 @@ inline f32x16 from_bf16(u16x16 x) {
 
 // One type of cached keys and values: how to read and write them as floats.
 struct Float32 {
+  static constexpr bool in_pairs = false;
   typedef float Element;
   static f32x16 read(const float *from) { return load<f32x16>(from); }
   static float read_one(const float *from) { return *from; }
@@ -97,6 +98,24 @@ struct Float32 {
 };
 
 struct BFloat16 {
+#if defined(__AVX512BF16__) && defined(__AVX512BW__)
+  static constexpr bool in_pairs = true; // two columns, or two tokens of a column, are a word of a dot product
+  static void write_words(const float *from, uint32_t *to) { // thirty-two columns to sixteen words
+    store(to, _mm512_cvtne2ps_pbh(_mm512_loadu_ps(from + kLanes), _mm512_loadu_ps(from)));
+  }
+  static f32x16 add_pairs(f32x16 acc, u32x16 a, u32x16 b) {
+    return (f32x16)_mm512_dpbf16_ps((__m512)acc, (__m512bh)a, (__m512bh)b);
+  }
+  // Words of thirty-two columns of two tokens to words of two tokens: sixteen columns, the upper ones for `half` 1.
+  static u32x16 pair_tokens(u32x16 a, u32x16 b, int half) {
+    typedef uint16_t u16x32 __attribute__((vector_size(64)));
+    u16x32 order;
+    for (int i = 0; i < kLanes; i++) order[2 * i] = 16 * half + i, order[2 * i + 1] = 32 + 16 * half + i;
+    return (u32x16)_mm512_permutex2var_epi16((__m512i)a, (__m512i)order, (__m512i)b);
+  }
+#else
+  static constexpr bool in_pairs = false;
+#endif
   typedef uint16_t Element;
   static f32x16 read(const uint16_t *from) { return from_bf16(load<u16x16>(from)); }
   static float read_one(const uint16_t *from) { return from_bf16(*from); }
