@@ -144,7 +144,8 @@ class ARDecode(Loop[Decoding]):
         forced, ids = start.values.get("forced"), start.values.get("prompt")
         sampling = read_sampling(start.params)
         conditions = {k: v for k, v in start.values.items() if k not in PROMPT_PORTS and isinstance(v, Tensor)}
-        prompt = self._prompt(start.values, conditions, has_forced=forced is not None and len(forced) > 0)
+        has_forced = forced is not None and len(forced) > 0  # nobody chose those: they are no behaviour
+        prompt = self._prompt(start.values, conditions, has_forced=has_forced)
         if start.memory is not None:
             prompt = torch.cat([start.memory, prompt])
         wants_prompt = any(port.startswith(PROMPT) for port in start.wanted - OTHER_PORTS)
@@ -166,7 +167,7 @@ class ARDecode(Loop[Decoding]):
             hands_on="kv" in start.wanted,
             owner=start.owner,
             gathers=start.gathers,
-            wants_logprobs=start.rollout or "logprobs" in start.wanted,
+            wants_logprobs="logprobs" in start.wanted or (start.rollout and not has_forced),
             wants_prompt=wants_prompt,
             feeds_last=bool(start.params.get("feed_last", True)),
         )

@@ -86,3 +86,12 @@ def test_the_number_of_samples_is_exact() -> None:
     nodes = result.record["nodes"]
     clips = nodes["wave"]["items"]
     assert len(result.outputs["audio"]) == 300 * nodes["voice"]["emitted"]["cond"] + 4800 * (clips - 1)
+
+
+def test_ids_that_nobody_chose_are_no_behaviour_and_need_no_model_under_rollout() -> None:
+    prompt = "hello there"  # its answer has words from the lexicon whose phonemes the talker has no logits for
+    result = engine(profile="rollout").run({"prompt": prompt})
+    assert_same(result, prompt)
+    spoken = [record for record in result.behaviour["speak"] if record["tokens"]]
+    assert 0 < len(spoken) < len(result.behaviour["speak"])
+    assert all(len(record["tokens"]) == len(record["logprobs"]) for record in spoken)
