@@ -92,6 +92,8 @@ def test_ids_that_nobody_chose_are_no_behaviour_and_need_no_model_under_rollout(
     prompt = "hello there"  # its answer has words from the lexicon whose phonemes the talker has no logits for
     result = engine(profile="rollout").run({"prompt": prompt})
     assert_same(result, prompt)
-    spoken = [record for record in result.behaviour["speak"] if record["tokens"]]
-    assert 0 < len(spoken) < len(result.behaviour["speak"])
-    assert all(len(record["tokens"]) == len(record["logprobs"]) for record in spoken)
+    chosen = [record for record in result.behaviour["speak"] if record["logprobs"]]
+    assert 0 < len(chosen) < len(result.behaviour["speak"])
+    assert all(len(record["tokens"]) == len(record["logprobs"]) for record in chosen)
+    units = result.record["nodes"]["speak"]["units"]
+    assert units["ar_prefill"] == len(chosen)
