@@ -73,10 +73,8 @@ def _document(path: Path, sources: SourceSet, report: Report) -> tuple[Path, Map
 def sibling_programs(card_path: Path, card: CardSpec, besides: Path) -> Iterator[Path]:
     """Programs beside the card that name it."""
     for path in _files(card_path.parent, "program"):
-        identity = _identity(path, "program")
-        if identity is None or path.resolve() == besides.resolve():
-            continue
-        if identity[1] in (card.id.text, card_path.name, f"./{card_path.name}"):
+        identity = None if path.resolve() == besides.resolve() else _identity(path, "program")
+        if identity is not None and identity[1] in (card.id.text, card_path.name, f"./{card_path.name}"):
             yield path
 
 

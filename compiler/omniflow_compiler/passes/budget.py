@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from omniflow_compiler import codes
-from omniflow_compiler.account_text import holder_table
 from omniflow_compiler.diagnostics import Label, Report
 from omniflow_compiler.graph import ProgramGraph
 from omniflow_compiler.passes.plan import Plan
@@ -19,6 +18,8 @@ def check_budget(plan: Plan, graph: ProgramGraph, report: Report) -> None:
     for memory in plan.memory.devices:
         if memory.budget_bytes is None or memory.peak_bytes <= memory.budget_bytes:
             continue
+        from omniflow_compiler.account_text import holder_table  # only what is over budget is shown
+
         over = show_bytes(memory.peak_bytes - memory.budget_bytes)
         head = f"{memory.device} needs {show_bytes(memory.peak_bytes)}, its budget is {show_bytes(memory.budget_bytes)}"
         report.add(
