@@ -262,9 +262,7 @@ def _from(source: str, node_id: str) -> bool:
     return source.rpartition(".")[0] == node_id
 
 
-def _loop(
-    node: Node, experts: Mapping[str, Any], entering: Mapping[str, list[Channel]], stores: Stores
-) -> Loop[Any]:
+def _loop(node: Node, experts: Mapping[str, Any], entering: Mapping[str, list[Channel]], stores: Stores) -> Loop[Any]:
     expert = experts[node.expert] if node.expert else None
     if node.kind == "op":
         if node.name not in OPS:

@@ -12,6 +12,7 @@ from omniflow_compiler.schedule import PortType
 
 Value = Any  # str, Tensor, a JSON value, or a list of those for a starred type
 
+
 class Shared:
     """A value that is held by reference (`kv`): whoever keeps it counts, and the last one to let go frees it."""
 

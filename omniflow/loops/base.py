@@ -71,7 +71,14 @@ class Unit:
     __slots__ = ("cached", "divisible", "expert", "grant", "key", "kind", "lane", "payload", "size", "state")
 
     def __init__(
-        self, kind: str, key: tuple[Hashable, ...], state: Any, *, payload: Any = None, size: int = 1, divisible: bool = False
+        self,
+        kind: str,
+        key: tuple[Hashable, ...],
+        state: Any,
+        *,
+        payload: Any = None,
+        size: int = 1,
+        divisible: bool = False,
     ) -> None:
         self.kind = kind
         self.key = key

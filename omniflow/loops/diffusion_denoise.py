@@ -138,9 +138,7 @@ class DiffusionDenoise(Loop[Denoising]):
         return [Emit(port, solver.latent) for port, solver in state.solvers.items()]
 
 
-def _velocities(
-    expert: Denoiser, rows: Sequence[tuple[Latents, float, Any]], port: str
-) -> list[Mapping[str, Tensor]]:
+def _velocities(expert: Denoiser, rows: Sequence[tuple[Latents, float, Any]], port: str) -> list[Mapping[str, Tensor]]:
     """One forward; answers by port, those of a single latent by its own."""
     probes, times, conditions = zip(*rows, strict=True)
     found = expert.velocity(probes, times, conditions)
