@@ -14,13 +14,17 @@ from omniflow_compiler.types import Type
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Component:
-    """A component of the card with its signature; `sizes` that only a checkpoint knows are absent."""
+    """A component of the card with its signature; `sizes` that only a checkpoint knows are absent.
+
+    `num_quantized` of its parameters are held as its attribute `quantize` says.
+    """
 
     spec: ComponentSpec
     signature: ExpertSignature
     sizes: Mapping[str, int]
     attributes: Mapping[str, object]
     num_parameters: int
+    num_quantized: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

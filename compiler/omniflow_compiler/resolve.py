@@ -56,6 +56,7 @@ def _component(spec: ComponentSpec, signature: ExpertSignature, report: Report) 
         sizes={name: size for name, size in sizes.items() if size is not None},
         attributes=attributes,
         num_parameters=parameters,
+        num_quantized=read_size(signature.num_quantized.get(str(attributes.get("quantize")), 0), spec.source) or 0,
     )
 
 

@@ -11,6 +11,7 @@ from omniflow.experts import lean
 from omniflow_compiler.schedule import Cache, Expert
 
 DTYPES: Mapping[str, torch.dtype] = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+QUANTIZE: Mapping[str, lean.Quantize] = {"none": "none", "int8": "int8", "int4": "int4"}
 UNCACHED_BYTES, BLOCK_TOKENS = 64 * 1024 * 1024, 16  # for keys and values when the card names no cache
 
 
@@ -30,4 +31,5 @@ def load_decoder(spec: Expert, cache: Cache | None) -> lean.LeanDecoder:
         config=config,
         cache_tokens=(cache.max_bytes if cache else UNCACHED_BYTES) // token_bytes,
         block_tokens=cache.block_tokens if cache else BLOCK_TOKENS,
+        quantize=QUANTIZE[str(spec.attributes["quantize"])],
     )

@@ -124,6 +124,7 @@ class ExpertSignature:
     sizes: Mapping[str, int | FromConfig] = field(default_factory=dict)
     attributes: tuple[Attribute, ...] = ()
     num_parameters: int | FromConfig = 0
+    num_quantized: Mapping[str, int | FromConfig] = field(default_factory=dict)  # by the value of attribute `quantize`
     needs_source: bool = False
     install: str = ""  # the command that installs its weights
     rows: tuple[str, ...] = ()  # names that `when_empty: {hold: ...}` may use

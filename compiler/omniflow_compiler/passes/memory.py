@@ -70,9 +70,14 @@ def _device(node: Node) -> str | None:
     return None if node.component is None else node.component.spec.device
 
 
+QUANTIZED_BITS = {"int8": 8, "int4": 6}  # int4: and a scale and an offset of up to four bytes per 32 columns
+
+
 def weight_bytes(component: Component) -> int:
-    """Bytes of a component's weights in its dtype."""
-    return component.num_parameters * DTYPE_BYTES.get(component.spec.dtype, 4)
+    """Bytes of a component's weights in its dtype, but for those that are quantized."""
+    plain = component.num_parameters - component.num_quantized
+    bits = QUANTIZED_BITS.get(str(component.attributes.get("quantize")), 0)
+    return plain * DTYPE_BYTES.get(component.spec.dtype, 4) + component.num_quantized * bits // 8
 
 
 def _residents(graph: ProgramGraph, order: Sequence[str]) -> Iterator[tuple[str, Holder]]:

@@ -1,7 +1,7 @@
 """Lean autoregressive decoders of Hugging Face checkpoints: one flat step over many sequences, KV in an arena."""
 
 from omniflow.experts.lean.batch import LeanRows, LeanSequence
-from omniflow.experts.lean.build import from_source, load, random, random_tensors
+from omniflow.experts.lean.build import Quantize, from_source, load, random, random_tensors
 from omniflow.experts.lean.checkpoint import Checkpoint, Tensors, TensorSource
 from omniflow.experts.lean.config import LeanConfig, MoeConfig, parse_config, read_config
 from omniflow.experts.lean.decoder import LeanDecoder
@@ -18,6 +18,7 @@ __all__ = [
     "LeanSequence",
     "Llama3Scaling",
     "MoeConfig",
+    "Quantize",
     "RopeConfig",
     "TensorNames",
     "TensorSource",

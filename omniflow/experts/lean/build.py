@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -20,6 +21,8 @@ from omniflow.experts.lean.weights import WeightReader
 from omniflow.kv import KvArena
 from omniflow.native.binding import Kind, load_native
 
+Quantize = Literal["none", "int8", "int4"]  # how matrices are held beside the dtype of everything else
+
 
 def load(
     folder: Path,
@@ -34,13 +37,13 @@ def load(
     config: LeanConfig | None = None,
     taps: Mapping[str, int] | None = None,
     native: bool = True,
-    int8: bool = False,
+    quantize: Quantize = "none",
 ) -> LeanDecoder:
     """The decoder of a model directory with room for `cache_tokens` tokens of KV in blocks of `block_tokens`.
 
     prefix: of the decoder's tensors when it is part of a larger model (`thinker.model.`); names: where they are
     when the usual names do not fit; section: dotted path of its part of config.json (`thinker_config.text_config`);
-    config: instead of reading one; native, int8: see `from_source`. Errors: CheckpointError, before anything large
+    config: instead of reading one; native, quantize: see `from_source`. Errors: CheckpointError, before anything large
     is read.
     """
     chosen = read_config(folder, section=section) if config is None else config
@@ -54,7 +57,7 @@ def load(
         block_tokens=block_tokens,
         taps=taps,
         native=native,
-        int8=int8,
+        quantize=quantize,
     )
 
 
@@ -69,12 +72,13 @@ def from_source(
     block_tokens: int,
     taps: Mapping[str, int] | None = None,
     native: bool = True,
-    int8: bool = False,
+    quantize: Quantize = "none",
 ) -> LeanDecoder:
     """The decoder of a config with the tensors of any source. Errors: CheckpointError.
 
-    native: use the native step where it can be built (CPU, dense shapes) instead of plain torch; int8: hold its
-    weights as int8 and quantise activations per token, which changes results and exists natively only.
+    native: use the native step where it can be built (CPU, dense shapes) instead of plain torch. quantize, which
+    changes results: `int8` holds all matrices as int8 and quantises activations per token, natively only; `int4` holds
+    the layers' matrices as int4 in groups of 32 columns, in plain torch on a CPU.
     """
     if dtype not in (torch.float32, torch.bfloat16):
         raise CheckpointError(f"{source.place}: dtype {dtype} is not supported, only float32 and bfloat16")
@@ -82,7 +86,7 @@ def from_source(
         if not 0 <= layer < config.num_layers:
             raise CheckpointError(f"tap {name}: there is no layer {layer} among {config.num_layers}")
     reader = WeightReader(source, config, names, dtype=dtype, device=device)
-    stack = _stack(config, dtype=dtype, device=device, native=native, int8=int8, place=source.place)
+    stack = _stack(config, dtype=dtype, device=device, native=native, quantize=quantize, place=source.place)
     arena = KvArena(
         num_layers=config.num_layers,
         num_kv_heads=config.num_kv_heads,
@@ -106,15 +110,19 @@ def from_source(
 
 
 def _stack(
-    config: LeanConfig, *, dtype: torch.dtype, device: torch.device, native: bool, int8: bool, place: str
+    config: LeanConfig, *, dtype: torch.dtype, device: torch.device, native: bool, quantize: Quantize, place: str
 ) -> Stack:
+    if quantize == "int4":
+        if device.type != "cpu" or config.moe is not None:
+            raise CheckpointError(f"{place}: int4 weights need a CPU and a dense shape")
+        return TorchStack(config, int4=True)
     library = load_native() if native and device.type == "cpu" and NativeStack.supports(config) else None
     if library is None:
-        if int8:
+        if quantize == "int8":
             raise CheckpointError(f"{place}: int8 weights need the native step: a CPU, a C++ compiler, a dense shape")
         return TorchStack(config)
-    kind = Kind.INT8 if int8 else Kind.BFLOAT16 if dtype == torch.bfloat16 else Kind.FLOAT32
-    return NativeStack(config, library, kind=kind)
+    plain = Kind.BFLOAT16 if dtype == torch.bfloat16 else Kind.FLOAT32
+    return NativeStack(config, library, kind=Kind.INT8 if quantize == "int8" else plain)
 
 
 def _fill(stack: Stack, reader: WeightReader, config: LeanConfig, embed: Tensor | None) -> Stack:
@@ -133,7 +141,7 @@ def random(
     cache_tokens: int = 1024,
     block_tokens: int = 16,
     native: bool = True,
-    int8: bool = False,
+    quantize: Quantize = "none",
 ) -> LeanDecoder:
     """A decoder with random weights that keep activations near unit size: for tests and benchmarks."""
     return from_source(
@@ -145,7 +153,7 @@ def random(
         cache_tokens=cache_tokens,
         block_tokens=block_tokens,
         native=native,
-        int8=int8,
+        quantize=quantize,
     )
 
 

@@ -1,4 +1,4 @@
-"""Linear layers on prepared weights: oneDNN's packed layout on CPUs, plain matrices elsewhere."""
+"""Linear layers on prepared weights: oneDNN's packed layout or packed int4 on CPUs, plain matrices elsewhere."""
 
 from __future__ import annotations
 
@@ -44,12 +44,46 @@ class PackedLinear:
         return result
 
 
+_GROUP = 32  # columns that share a scale and an offset
+_LEVELS = 15  # steps between the least and the largest weight of a group
+
+
+class Int4Linear:
+    """torch's packed int4 weights with float activations: a scale and an offset per row and group of columns.
+
+    w = (q - 8) * scale + offset with q from 0 to 15, between the least and the largest weight of each group.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        rows, columns = weight.shape
+        groups = weight.float().view(rows, columns // _GROUP, _GROUP)
+        least, largest = groups.aminmax(dim=-1, keepdim=True)
+        scale = ((largest - least) / _LEVELS).clamp(min=1e-8)
+        steps = ((groups - least) / scale).round().clamp(0, _LEVELS).to(torch.int32)
+        offset = least + scale * 8
+        self._weight: Tensor = torch.ops.aten._convert_weight_to_int4pack_for_cpu(steps.view(rows, columns), 1)
+        self._scales = torch.cat((scale, offset), dim=-1).transpose(0, 1).to(weight.dtype).contiguous()
+        self._bias = bias
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """[rows, N]."""
+        product: Tensor = torch.ops.aten._weight_int4pack_mm_for_cpu(x, self._weight, _GROUP, self._scales)
+        return product if self._bias is None else product + self._bias
+
+
+def takes_int4(weight: Tensor) -> bool:
+    """Whether a weight [N, K] can be packed: on a CPU, N a multiple of 16, K of a group."""
+    return weight.device.type == "cpu" and weight.shape[0] % 16 == 0 and weight.shape[1] % _GROUP == 0
+
+
 # Below this size the weight sits in the cache and the layout does not matter; the plain call has less overhead.
 _PACK_FROM_ELEMENTS = 64 * 1024
 
 
-def prepare(weight: Tensor, bias: Tensor | None) -> Linear:
-    """The linear layer to use for a weight [N, K] where it lies, in its dtype."""
+def prepare(weight: Tensor, bias: Tensor | None, *, int4: bool = False) -> Linear:
+    """The linear layer to use for a weight [N, K] where it lies, in its dtype, or packed as int4 where that can be."""
+    if int4 and takes_int4(weight):
+        return Int4Linear(weight, bias)
     packs = weight.device.type == "cpu" and weight.dtype in (torch.float32, torch.bfloat16)
     if packs and weight.numel() >= _PACK_FROM_ELEMENTS and torch._C._has_mkldnn:
         return PackedLinear(weight, bias)

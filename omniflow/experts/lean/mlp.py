@@ -14,9 +14,9 @@ from omniflow.experts.lean.weights import DenseWeights, MoeWeights
 class DenseMlp:
     """down(silu(gate(x)) * up(x))."""
 
-    def __init__(self, weights: DenseWeights) -> None:
-        self._gate_up = prepare(weights.gate_up, weights.gate_up_bias)
-        self._down = prepare(weights.down, weights.down_bias)
+    def __init__(self, weights: DenseWeights, *, int4: bool = False) -> None:
+        self._gate_up = prepare(weights.gate_up, weights.gate_up_bias, int4=int4)
+        self._down = prepare(weights.down, weights.down_bias, int4=int4)
 
     def __call__(self, x: Tensor) -> Tensor:
         """[rows, E] to [rows, E]."""

@@ -37,17 +37,18 @@ class Stack(Protocol):
 
 
 class TorchStack:
-    """Layers as fused linear calls with torch's own attention."""
+    """Layers as fused linear calls with torch's own attention. int4: of dense layers' matrices, not of the head."""
 
     is_exact = False
 
-    def __init__(self, config: LeanConfig) -> None:
+    def __init__(self, config: LeanConfig, *, int4: bool = False) -> None:
         self._config = config
+        self._int4 = int4
         self._layers: list[_Layer] = []
 
     def add_layer(self, weights: LayerWeights) -> None:
         """Takes the next layer's weights."""
-        self._layers.append(_Layer(self._config, weights))
+        self._layers.append(_Layer(self._config, weights, int4=self._int4))
 
     def finish(self, *, norm: Tensor, head: Tensor | None) -> None:
         """The final norm [E] and the vocabulary head [V, E], if there is one."""
@@ -87,13 +88,13 @@ class TorchStack:
 class _Layer:
     """Attention and feed-forward part, each with a norm before it and a residual around it."""
 
-    def __init__(self, config: LeanConfig, weights: LayerWeights) -> None:
+    def __init__(self, config: LeanConfig, weights: LayerWeights, *, int4: bool) -> None:
         self._config = config
         self._weights = weights.attention_norm, weights.mlp_norm, weights.query_norm, weights.key_norm
-        self._qkv = prepare(weights.qkv, weights.qkv_bias)
-        self._output = prepare(weights.output, weights.output_bias)
+        self._qkv = prepare(weights.qkv, weights.qkv_bias, int4=int4)
+        self._output = prepare(weights.output, weights.output_bias, int4=int4)
         if isinstance(weights.mlp, DenseWeights):
-            self._mlp: DenseMlp | MoeMlp = DenseMlp(weights.mlp)
+            self._mlp: DenseMlp | MoeMlp = DenseMlp(weights.mlp, int4=int4)
         else:
             assert config.moe is not None
             self._mlp = MoeMlp(config.moe, weights.mlp)

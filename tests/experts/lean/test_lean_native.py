@@ -103,14 +103,14 @@ def test_int8_weights_stay_near_float32_and_bfloat16_nearer() -> None:
     ids, exact = prompts(5)[4], random(WIDE, 0)
     expected = _logits(exact, ids, [23])
     errors = []
-    for decoder in (random(WIDE, 0, dtype=torch.bfloat16), random(WIDE, 0, int8=True)):
+    for decoder in (random(WIDE, 0, dtype=torch.bfloat16), random(WIDE, 0, quantize="int8")):
         errors.append(float((_logits(decoder, ids, [23]) - expected).norm() / expected.norm()))
     assert 0 < errors[0] < errors[1] < 0.05
 
 
 def test_int8_weights_are_refused_without_the_native_step() -> None:
     with pytest.raises(CheckpointError, match="int8 weights need the native step"):
-        random(WIDE, 0, int8=True, native=False)
+        random(WIDE, 0, quantize="int8", native=False)
 
 
 def test_without_a_compiler_or_when_switched_off_there_is_no_library(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,7 +168,7 @@ def test_a_compiler_without_openmp_builds_a_step_for_one_thread(
 @needs_native
 @pytest.mark.heavy
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="names an x86 architecture")
-@pytest.mark.parametrize("kind", [{"dtype": torch.float32}, {"dtype": torch.bfloat16}, {"int8": True}])
+@pytest.mark.parametrize("kind", [{"dtype": torch.float32}, {"dtype": torch.bfloat16}, {"quantize": "int8"}])
 @pytest.mark.parametrize("architecture", ["x86-64", "x86-64-v3"])
 def test_a_processor_without_wide_vectors_computes_the_same(
     kind: dict[str, Any], architecture: str, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch

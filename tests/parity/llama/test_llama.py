@@ -12,6 +12,7 @@ import torch
 
 import omniflow
 from omniflow.catalog import find_spec
+from omniflow.native import load_native
 from tests.experts.lean.models import make, prompts, reference
 
 pytestmark = pytest.mark.hf
@@ -74,3 +75,23 @@ def test_a_cache_in_bfloat16_holds_twice_the_tokens(made: tuple[Any, Path]) -> N
     half = omniflow.load(schedule(made[1], dtype="bfloat16")).bound.experts["decoder"].arena
     assert half.keys.dtype == torch.bfloat16
     assert abs(half.num_tokens - 2 * full.num_tokens) <= full.block_tokens
+
+
+def test_the_plan_counts_quantized_matrices_in_their_own_bits(made: tuple[Any, Path]) -> None:
+    model, folder = made
+    if model.config.model_type == "qwen3_moe":
+        pytest.skip("a mixture of experts is not quantized")
+    embedding = model.config.vocab_size * model.config.hidden_size
+    (full,), (small,) = schedule(folder).experts, schedule(folder, quantize="int8").experts
+    assert small.weight_bytes == 4 * embedding + (full.weight_bytes - 4 * embedding) // 4
+
+
+@pytest.mark.parametrize("quantize", ["int8", "int4"])
+def test_a_quantized_model_answers_and_says_so_when_it_cannot(made: tuple[Any, Path], quantize: str) -> None:
+    model, folder = made
+    if model.config.model_type == "qwen3_moe" or (quantize == "int8" and load_native() is None):
+        with pytest.raises(omniflow.BindError, match=f"{quantize} weights need"):
+            omniflow.load(schedule(folder, quantize=quantize))
+    else:
+        result = omniflow.load(schedule(folder, quantize=quantize)).run({"tokens": prompts(1)[0]})
+        assert len(result.outputs["tokens"]) == NEW

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from omniflow_compiler.library.signature import ExpertSignature, FromConfig, Port, Ports, Prescribed
+from omniflow_compiler.library.signature import Attribute, ExpertSignature, FromConfig, Port, Ports, Prescribed
 
 _VOCABULARY = FromConfig(path="vocab_size")
 _HIDDEN = FromConfig(path="hidden_size", default=2048)
@@ -28,6 +28,12 @@ def _matrices(config: Any) -> int | None:
     if experts is not None and width is not None:
         return layers * (attention + experts * (3 * hidden * width + hidden)) + vocabulary * hidden
     return layers * (attention + 3 * hidden * inner) + vocabulary * hidden
+
+
+def _layers(config: Any) -> int | None:
+    """The matrices without the head."""
+    matrices = _matrices(config)
+    return None if matrices is None else matrices - config["vocab_size"] * config["hidden_size"]
 
 
 def _parameters(config: Any) -> int | None:
@@ -67,7 +73,20 @@ SIGNATURES = (
         needs_source=True,
         serves={"ar_decode": _DECODE},
         sizes={"vocabulary": _VOCABULARY, "hidden": _HIDDEN},
+        attributes=(
+            Attribute(
+                name="quantize",
+                type="text",
+                default="none",
+                choices=("none", "int8", "int4"),
+                doc="Matrices in fewer bits. `int8`: all, activations per token too; `int4`: those of the layers.",
+            ),
+        ),
         num_parameters=FromConfig(path="", default=1_000_000_000, read=_parameters),
+        num_quantized={
+            "int8": FromConfig(path="", default=0, read=_matrices),
+            "int4": FromConfig(path="", default=0, read=_layers),
+        },
         forks=True,
         unit_seconds={"ar_prefill": 0.1, "ar_token": 0.03},
         prescribes={

