@@ -306,7 +306,7 @@ def _dump(body: Mapping[str, Json]) -> str:
     lines = []
     for key in sorted(body):
         value = body[key]
-        if isinstance(value, list) and value:
+        if isinstance(value, list | tuple) and value:
             shown = "[\n  " + ",\n  ".join(map(_compact, value)) + "\n ]"
         else:
             shown = _compact(value)
@@ -315,7 +315,15 @@ def _dump(body: Mapping[str, Json]) -> str:
 
 
 def _compact(value: Json) -> str:
-    return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return _ENCODER.encode(value)
+
+
+def _fields(record: Json) -> dict[str, Json]:
+    """A record as a dictionary, without places."""
+    if isinstance(record, Mapping):
+        return dict(record)
+    kind: Any = type(record)
+    return {name: getattr(record, name) for name in _names(kind)}
 
 
 @cache
@@ -323,25 +331,9 @@ def _names(kind: Any) -> tuple[str, ...]:
     return tuple(field.name for field in fields(kind) if field.name != "place")
 
 
-def _fields(record: Json) -> dict[str, Json]:
-    """A record as a dictionary, without places."""
-    kind: Any = type(record)
-    found = {name: getattr(record, name) for name in _names(kind)}
-    return {name: value if type(value) in _PLAIN else _json(value) for name, value in found.items()}
-
-
-_PLAIN = frozenset((str, int, float, bool, type(None)))
-
-
-def _json(value: Json) -> Json:
-    kind = type(value)
-    if kind in _PLAIN:
-        return value
-    if kind is tuple or kind is list:
-        return [item if type(item) in _PLAIN else _json(item) for item in value]
-    if isinstance(value, Mapping):
-        return {key: _json(item) for key, item in value.items()}
-    return _fields(value)
+_ENCODER = json.JSONEncoder(
+    sort_keys=True, ensure_ascii=False, separators=(",", ":"), check_circular=False, default=_fields
+)
 
 
 def _places(value: Json, path: str) -> Iterator[tuple[str, tuple[str, int, int]]]:
