@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Sequence
 
@@ -27,6 +28,7 @@ def main() -> None:
 
 def _check(specs: Sequence[str]) -> None:
     """A check without options needs no parser of the command line, which takes longer to import than the check."""
+    gc.disable()  # the process ends with its answer, before there is anything to collect
     from omniflow.commands.check import check_specs
     from omniflow.commands.guard import guarded
     from omniflow.commands.selection import Selection

@@ -38,7 +38,7 @@ from omniflow_compiler.passes.plan import Plan, plan_run
 from omniflow_compiler.passes.prune import needed_nodes, requested_outputs
 from omniflow_compiler.passes.sessions import check_sessions
 from omniflow_compiler.passes.streams import check_streams
-from omniflow_compiler.passes.structure import check_structure
+from omniflow_compiler.passes.structure import CUT_OFF, check_structure
 from omniflow_compiler.passes.transfers import check_transfers
 from omniflow_compiler.passes.types import Types, infer_types
 from omniflow_compiler.passes.unread import check_read
@@ -62,6 +62,7 @@ class Options:
     config: Path | None = None
     library: Library = BUILT_IN
     deny: Collection[str] = ()  # codes of lints, or `warnings` for all of them
+    is_check: bool = False  # whether only the findings are asked for, so that the schedule needs no hash
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +144,8 @@ def _compile(whole: Whole, path: Path, kind: str, sources: SourceSet, options: O
         types = infer_types(graph, Report())
     plan = plan_run(graph, types, needed_nodes(graph, outputs), options.budgets)
     check_budget(plan, graph, report)
-    schedule = None if report.num_errors > 0 else lower(graph, types, plan, outputs)
+    is_hashed = not options.is_check
+    schedule = None if report.num_errors > 0 else lower(graph, types, plan, outputs, is_hashed=is_hashed)
     return replace(compilation, graph=graph, types=types, plan=plan, schedule=schedule)
 
 
@@ -206,7 +208,7 @@ def _check_capabilities(
 ) -> None:
     """Each declared capability must be reached by this program or by another one beside the card."""
     missing = [name for name in card.capabilities if name.text not in reached]
-    if not missing or report.has(codes.MISSING_INPUT, codes.UNREACHABLE_OUTPUT, codes.BASE_MISMATCH):
+    if not missing or report.has(*CUT_OFF, codes.UNREACHABLE_OUTPUT, codes.BASE_MISMATCH):
         return  # what is wrong with this program may be why it does not reach one
     for sibling in sibling_programs(card_path, card, path):
         reached |= _reached_by(sibling, card, card_path, options)

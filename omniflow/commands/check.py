@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 
 from omniflow.commands.arguments import parse_format
 from omniflow.commands.selection import Selection
@@ -28,7 +29,7 @@ def _answer(selections: Sequence[Selection], format: str) -> tuple[int, str, str
     from omniflow_compiler.formats import FORMATS
     from omniflow_compiler.pipeline import compile_file
 
-    found = [compile_file(selection.path, selection.options()) for selection in selections]
+    found = [compile_file(selection.path, replace(selection.options(), is_check=True)) for selection in selections]
     faulty = any(compilation.report.num_errors for compilation in found)
     text = FORMATS[format]([(compilation.report, compilation.sources) for compilation in found])
     if format != "text":
