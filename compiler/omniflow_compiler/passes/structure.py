@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import replace
 from itertools import islice
 
@@ -14,23 +14,26 @@ from omniflow_compiler.graph import Edge, Node, ProgramGraph
 from omniflow_compiler.library.signature import Port
 from omniflow_compiler.meant import Meant, what_is_meant
 
+CUT_OFF = (codes.MISSING_INPUT, codes.SELF_LOOP, codes.CYCLE, codes.BACK_EDGE)
+
 
 def check_structure(graph: ProgramGraph, report: Report) -> None:
     """Reports every fault of shape; the graph may still be used for what does not depend on it."""
     meant = what_is_meant(graph.program, graph.nodes)
     connected = {*meant.read, *(node for node, _ in meant.fed)}
     by_base: dict[str, list[str]] = {}
+    rings = _check_cycles(graph, report)
     for node in graph.nodes.values():
-        _check_producers(node, graph, report)
+        _check_producers(node, rings, graph, report)
         if node.id in connected:  # of the others it is said that they feed nothing
             _check_required(node, meant, by_base, graph, report)
-    _check_cycles(graph, report)
     _check_back_edges(graph, report)
     _check_exits(graph, report)
     _check_outputs(graph, report)
 
 
-def _check_producers(node: Node, graph: ProgramGraph, report: Report) -> None:
+def _check_producers(node: Node, rings: Set[int], graph: ProgramGraph, report: Report) -> None:
+    """Reports ports with a second producer, unless the edge that is too many closes a cycle that was reported."""
     first: dict[str, Edge] = {}
     for edge in graph.incoming[node.id]:
         port = edge.spec.target.port
@@ -39,6 +42,8 @@ def _check_producers(node: Node, graph: ProgramGraph, report: Report) -> None:
         elif edge.target_port is not None and not edge.target_port.variadic:
             if _has_condition(first[port], graph) and _has_condition(edge, graph):
                 continue  # branches of which one runs
+            if {first[port].key, edge.key} & rings:
+                continue
             report.add(
                 codes.TWO_PRODUCERS,
                 edge.spec.target.span,
@@ -89,17 +94,22 @@ def _candidates(node: str, port: Port, by_base: Mapping[str, list[str]]) -> list
     return [f"ports of that kind: {', '.join(f'`{name}`' for name in shown)}"]
 
 
-def _check_cycles(graph: ProgramGraph, report: Report) -> None:
+def _check_cycles(graph: ProgramGraph, report: Report) -> set[int]:
+    """Reports cycles that no back edge declares; the keys of their edges."""
     by_ends = {(edge.source_node, edge.target_node): edge for edge in reversed(graph.edges) if not edge.is_back}
+    found: set[int] = set()
     for component in connected_parts(graph.graph):
-        if len(component) == 1:
-            (name,) = component
-            if graph.graph.has_edge(name, name):
-                edge = by_ends[name, name]
-                help = [f"if it is meant, declare it: {_declared(edge)}"]
-                report.add(codes.SELF_LOOP, edge.spec.span, f"node `{name}` feeds itself", help=help)
+        if len(component) > 1:
+            path = shortest_cycle(graph, component)
+        elif graph.graph.has_edge(*component, *component):
+            path = list(component)
+        else:
             continue
-        _report_cycle(shortest_cycle(graph, component), by_ends, report)
+        edges = [by_ends[a, b] for a, b in zip(path, [*path[1:], path[0]], strict=True)]
+        found |= {edge.key for edge in edges}
+        if all(edge.spec.is_sound for edge in edges):  # else one may be a back edge, written with a fault
+            _report_cycle(path, edges, report)
+    return found
 
 
 def shortest_cycle(graph: ProgramGraph, component: Iterable[str]) -> list[str]:
@@ -122,8 +132,10 @@ def shortest_cycle(graph: ProgramGraph, component: Iterable[str]) -> list[str]:
     return [start]
 
 
-def _report_cycle(path: list[str], by_ends: dict[tuple[str | None, str], Edge], report: Report) -> None:
-    edges = [by_ends[a, b] for a, b in zip(path, [*path[1:], path[0]], strict=True)]
+def _report_cycle(path: list[str], edges: list[Edge], report: Report) -> None:
+    if len(path) == 1:
+        report.add(codes.SELF_LOOP, edges[0].spec.span, f"node `{path[0]}` feeds itself", help=_declared(edges))
+        return
     last = max(edges, key=lambda edge: edge.key)
     shown = [*path, path[0]]
     if len(shown) > 12:
@@ -133,12 +145,17 @@ def _report_cycle(path: list[str], by_ends: dict[tuple[str | None, str], Edge], 
         last.spec.span,
         f"undeclared cycle: {' -> '.join(shown)}",
         labels=[Label(span=edge.spec.span, text="and this edge") for edge in edges if edge is not last][:6],
-        help=[f"if it is meant, declare it: {_declared(last)}"],
+        help=_declared(edges),
     )
 
 
-def _declared(edge: Edge) -> str:
-    return f"`- {edge.spec.source} -> {edge.spec.target}: {{back_edge: {{initial: 0, bound: 8}}}}`"
+def _declared(edges: Iterable[Edge]) -> list[str]:
+    """How the cycle is declared, at its last edge that can carry a stream back."""
+    fitting = [edge for edge in edges if edge.target_port is not None and edge.target_port.streams]
+    if not fitting:
+        return ["remove one of its edges: none of its ports takes a stream, so that it cannot be fed back"]
+    spec = max(fitting, key=lambda edge: edge.key).spec
+    return [f"if it is meant, declare it: `- {spec.source} ~> {spec.target}: {{back_edge: {{initial: 0, bound: 8}}}}`"]
 
 
 def _check_back_edges(graph: ProgramGraph, report: Report) -> None:
@@ -149,13 +166,33 @@ def _check_back_edges(graph: ProgramGraph, report: Report) -> None:
         value = written.value if isinstance(written.value, dict) else {}
         missing = [key for key in ("initial", "bound") if key not in value]
         if missing:
+            message = f"back edge has no {' and no '.join(f'`{m}`' for m in missing)}"
             help = ["`initial` is what the first round reads, `bound` the most rounds"]
-            report.add(
-                codes.BACK_EDGE,
-                written.span,
-                f"back edge has no {' and no '.join(f'`{m}`' for m in missing)}",
-                help=help,
-            )
+            report.add(codes.BACK_EDGE, written.span, message, help=help)
+        elif not edge.spec.streams:
+            message = f"a back edge carries a stream, `{edge.spec.source} -> {edge.spec.target}` a finished value"
+            report.add(codes.BACK_EDGE, edge.spec.span, message, help=_streaming(edge))
+        elif not _closes_ring(edge, graph):
+            message = f"back edge `{edge.spec.source} ~> {edge.spec.target}` closes no ring"
+            help = ["leave `back_edge` out: it is for what comes back to a node that it depends on"]
+            report.add(codes.BACK_EDGE, written.key_span, message, help=help)
+
+
+def _streaming(edge: Edge) -> list[str]:
+    if edge.target_port is not None and not edge.target_port.streams:
+        return [f"`{edge.spec.target}` takes a finished value: let the ring end at a port that takes a stream"]
+    return [f"write `{edge.spec.source} ~> {edge.spec.target}`"]
+
+
+def _closes_ring(edge: Edge, graph: ProgramGraph) -> bool:
+    """Whether the back edge's reader leads to its writer."""
+    reached, stack = {edge.target_node}, [edge.target_node]
+    while stack:
+        for onward in graph.outgoing[stack.pop()]:
+            if onward.target_node not in reached:
+                reached.add(onward.target_node)
+                stack.append(onward.target_node)
+    return edge.source_node in reached
 
 
 def _check_exits(graph: ProgramGraph, report: Report) -> None:
@@ -200,8 +237,8 @@ def _check_outputs(graph: ProgramGraph, report: Report) -> None:
             if target not in reached:
                 reached.add(target)
                 queue.append(target)
-    if report.has_unresolved_names or report.has(codes.MISSING_INPUT):
-        return  # what is missing may be what would have reached it
+    if report.has_unresolved_names or report.has(*CUT_OFF):
+        return  # what is missing or goes round may be what would have reached it
     for output in graph.program.outputs.values():
         node = graph.nodes.get(output.ref.node or "")
         if node is not None and node.is_known and node.id not in reached and graph.program.inputs:

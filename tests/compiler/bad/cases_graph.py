@@ -84,6 +84,44 @@ GRAPH = [
         "back_edge",
     ),
     add(
+        "a node that reads itself where something else is read",
+        "OF2003",
+        "  a: {op: add}\n",
+        "  - think.hidden ~> a.a\n  - think.hidden ~> a.b\n  - «a.sum ~> a.b»\n",
+        "`- a.sum ~> a.b: {back_edge",
+    ),
+    program(
+        "text that goes back to its own beginning",
+        "OF2003",
+        "reply.text ~> segment.text",
+        "«segment.segments ~> segment.text»",
+        "back_edge",
+    ),
+    add(
+        "a back edge of a finished value",
+        "OF2005",
+        "  a: {op: add}\n  b: {op: add}\n",
+        "  - think.hidden ~> a.a\n  - «b.sum -> a.b»: {back_edge: {initial: 0, bound: 3}}\n"
+        "  - think.hidden ~> b.a\n  - a.sum ~> b.b\n",
+        "write `b.sum ~> a.b`",
+        text="text: reply.text\n  more: b.sum",
+    ),
+    add(
+        "a back edge with a bound of nothing",
+        "OF1104",
+        "  a: {op: add}\n  b: {op: add}\n",
+        "  - think.hidden ~> a.a\n  - b.sum ~> a.b: {back_edge: {initial: 0, bound: «0»}}\n"
+        "  - think.hidden ~> b.a\n  - a.sum ~> b.b\n",
+        text="text: reply.text\n  more: b.sum",
+    ),
+    program(
+        "a back edge that closes no ring",
+        "OF2005",
+        "think.tokens ~> reply.tokens",
+        "think.tokens ~> reply.tokens: {«back_edge»: {initial: 0, bound: 3}}",
+        "leave `back_edge` out",
+    ),
+    add(
         "a back edge without a bound",
         "OF2005",
         "  a: {op: add}\n  b: {op: add}\n",

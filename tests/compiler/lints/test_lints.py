@@ -97,17 +97,20 @@ outputs: {y: t.tokens}
 nodes:
   t: {op: tokenize, with: tokenizer}
   u: {op: tokenize, with: tokenizer}
-  c: {op: concat}
-  d: {op: strip, drop: [3]}
+  k: {loop: think}
+  c: {op: add}
+  d: {op: add}
 edges:
 - prompt -> t.text
 - other -> u.text
-- u.tokens -> c.parts
-- c.whole -> d.tokens
-- d.tokens -> c.parts: {back_edge: {initial: 0, bound: 4}}
+- u.tokens -> k.prompt
+- k.hidden ~> c.a
+- d.sum ~> c.b: {back_edge: {initial: 0, bound: 4}}
+- c.sum ~> d.a
+- k.hidden ~> d.b
 """
     (found,) = faults(check(tmp_path, CARD, program), "OF3002")
     assert found.code == "OF2011"
     assert found.message == "the ring through `c` and `d` leads to no output"
-    out = program.replace("{y: t.tokens}", "{y: t.tokens, z: d.tokens}")
+    out = program.replace("{y: t.tokens}", "{y: t.tokens, z: d.sum}")
     assert codes_of(check(tmp_path, CARD, out), "OF3002") == []

@@ -319,20 +319,19 @@ edges:
 
 def test_the_initial_value_of_a_back_edge_fits_its_port(tmp_path: Path) -> None:
     program = """inputs: {prompt: text}
-outputs: {y: r.text}
+outputs: {y: s.sum, z: cut.segments}
 nodes:
   t: {op: tokenize, with: tokenizer}
-  c: {op: concat}
-  r: {op: detokenize, with: tokenizer}
+  k: {loop: think}
+  s: {op: add}
+  cut: {op: segment}
 edges:
 - prompt -> t.text
-- t.tokens -> c.parts
-- c.whole -> c.parts: {back_edge: {initial: INITIAL, bound: 4}}
-- c.whole ~> r.tokens
+- t.tokens -> k.prompt
+- k.hidden ~> s.a
+- s.sum ~> s.b: {back_edge: {initial: 0, bound: 4}}
+- cut.segments ~> cut.text: {back_edge: {initial: INITIAL, bound: 4}}
 """
-    assert "OF2005" not in codes_of(compiled(tmp_path, program.replace("INITIAL", "0")))
-    program = program.replace("- c.whole -> c.parts: {back", "- r.text -> t.text: {back")
-    program = program.replace("- prompt -> t.text\n", "").replace("inputs: {prompt: text}\n", "")
     found = [f for f in faults(compiled(tmp_path, program.replace("INITIAL", "7"))) if f.code == "OF2005"]
-    assert [f.message for f in found] == ["the first round cannot read 7: `t.text` takes a text"]
+    assert [f.message for f in found] == ["the first round cannot read 7: `cut.text` takes a text"]
     assert "OF2005" not in codes_of(compiled(tmp_path, program.replace("INITIAL", "'hello'")))
