@@ -7,57 +7,31 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from omniflow_compiler.codes import CODES, explanation
+from omniflow_compiler.codes import CODES, Code, explanation
 from omniflow_compiler.library.library import BUILT_IN
 from omniflow_compiler.library.signature import Attribute, FromConfig, OpSignature, Port, Ports
+from omniflow_compiler.passes.capabilities import REACH
 from omniflow_compiler.types import BASES, DTYPES
 from omniflow_compiler.validate import schema
 
 KINDS = ("card", "program", "graph", "workflow", "config")
 
-INTRODUCTION = """# The language
 
-A spec is one YAML document: `omniflow: 1`, a `kind`, and what that kind holds. A **card** says what a model is made
-of, a **program** what a request does with it, a **graph** is a part that programs share, a **workflow** chains
-programs of several cards, and a **config** says how one machine runs them. This page is made from the compiler's
-own tables.
-
-YAML is read strictly: 1.2 scalars (`on` is text, `1e-4` a number, `16:9` text), no duplicate keys, no tags, no
-merge keys, aliases and depth within a budget. `$name` as a whole value stands for a param, `$component.size` for a
-number of that component's checkpoint, `$$` for a dollar sign.
-
-## Edges
-
-One list, in reading order. `a.x -> b.y` carries a finished value; `a.x ~> b.y` carries chunks while `a` is still at
-work. A name without a dot is a program input. Attributes stand behind a colon: `- a.x ~> b.y: {chunk: 32,
-left_context: 27}`. What streams, items and `each` mean is [decision 1](decisions/0001-streams-items-and-each.md);
-loops inside loops are [decision 3](decisions/0003-a-loop-inside-a-loop.md).
-
-## Types
-
-`base[axes] < vocabulary @ rate`: `tokens[T] < 49152`, `f32[F, 130] @ 80 Hz`, `image[8*H, 8*W, 3]`, `text`. An axis
-is a name, a number, or an affine size of names; `N*` counts the items of a stream. Sizes are equal where an edge
-says so, over the whole graph.
-"""
-
-DIAGNOSTICS = """# Diagnostics
-
-Each fault has a stable code. `omniflow explain CODE` prints its page; the pages follow below, made from the same
-files, whose examples are tests. Codes of lints can be set to allow, warn or deny under `lints:` in a spec, or silenced
-on a line with `# omniflow: allow CODE`.
-
-| code | title | level |
-|---|---|---|"""
+def _introduction(name: str) -> str:
+    """What is written by hand and stands before the tables."""
+    return (resources.files("omniflow_compiler") / "introductions" / name).read_text(encoding="utf-8")
 
 
 def language_page() -> str:
     """The reference of the language."""
-    parts = [INTRODUCTION, _bases()]
+    parts = [_introduction("language.md"), "## Bases\n", _bases()]
     for kind in KINDS:
         parts += _kind(kind)
+    parts += ["## Capabilities\n", "What a card may promise, and what its programs must give.\n", _capabilities()]
     parts += ["## Loop kinds\n"]
     for loop in BUILT_IN.loops.values():
         parts += [f"### `{loop.kind}`\n", f"{loop.doc} Units: {_listed(loop.units)}.\n", _attributes(loop.attributes)]
@@ -77,10 +51,14 @@ def language_page() -> str:
 def diagnostics_page() -> str:
     """Every code, its title and its page."""
     rows = [
-        f"| [{code.id}](#{_anchor(f'{code.id}: {code.title}')}) | {code.title} | {code.level} |"
+        f"| [{code.id}](#{_anchor(f'{code.id}: {code.title}')}) | {code.title} | {_level(code)} |"
         for code in CODES.values()
     ]
-    return "\n".join([DIAGNOSTICS, *rows, "", *(_lowered(explanation(code)) for code in CODES)])
+    return _introduction("diagnostics.md") + "\n".join([*rows, "", *(_lowered(explanation(code)) for code in CODES)])
+
+
+def _level(code: Code) -> str:
+    return f"{code.level}, a lint" if code.lint else code.level
 
 
 def _anchor(title: str) -> str:
@@ -104,6 +82,15 @@ def _bases() -> str:
     return f"Bases: {kinds}; tensors of a dtype: {dtypes}; `act` in a signature is the component's own dtype.\n"
 
 
+def _capabilities() -> str:
+    rows = ["| capability | an output | that depends on an input | through |", "|---|---|---|---|"]
+    for name, reach in REACH.items():
+        given = _listed(f"`{base}`" for base in reach.output) + (f", and `{reach.also}`" if reach.also else "")
+        taken = _listed(f"`{base}`" for base in reach.inputs) or "any"
+        rows.append(f"| `{name}` | {given} | {taken} | {f'`{reach.loop}`' if reach.loop else 'anything'} |")
+    return "\n".join(rows) + "\n"
+
+
 def _listed(names: Iterable[str]) -> str:
     return ", ".join(names)
 
@@ -115,7 +102,8 @@ def _kind(kind: str) -> Iterator[str]:
     yield _table(whole)
     for name, part in whole.get("$defs", {}).items():
         if part.get("properties"):
-            yield f"### {kind}: a {name.replace('_', ' ')}\n"
+            article = "an" if name[0] in "aeiou" else "a"
+            yield f"### {kind}: {article} {name.replace('_', ' ')}\n"
             yield _table(part)
 
 
