@@ -36,9 +36,7 @@ from omniflow_compiler.types import UNKNOWN, Type
 from omniflow_compiler.version import VERSION
 
 
-def lower(
-    graph: ProgramGraph, types: Types, plan: Plan, outputs: Sequence[str], *, is_hashed: bool = True
-) -> Schedule:
+def lower(graph: ProgramGraph, types: Types, plan: Plan, outputs: Sequence[str], *, is_hashed: bool = True) -> Schedule:
     """The schedule of a graph without faults; without its hash where nobody keeps it."""
     nodes = tuple(_node(graph.nodes[name], types, plan) for name in plan.order)
     components = {c.spec.name.text: c for node in _scheduled(graph, plan) for c in node.components}
