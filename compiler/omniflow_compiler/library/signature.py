@@ -75,6 +75,7 @@ class OpSignature:
     needs: str | None = None
     attributes: tuple[Attribute, ...] = ()
     barrier: bool = True  # runs once all inputs are whole; otherwise chunk by chunk
+    overlaps: bool = False  # its edges may cut pieces with context: it tells what is new in them
     seconds: float = 20e-6
 
 

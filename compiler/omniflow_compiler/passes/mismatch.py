@@ -77,6 +77,15 @@ class Reporter:
             help=["carry it with `->` to share it by all items, or remove `each: true`"],
         )
 
+    def nothing_to_run_for(self, node: Node) -> None:
+        """An `each` node to which no stream brings items."""
+        self.report.add(
+            codes.ITEMS,
+            node.span,
+            f"node `{node.id}` runs for each item, and no stream brings it any",
+            help=["carry a stream of items to it with `~>`, or remove `each: true`"],
+        )
+
     def odd_size(self, node: Node, port: Port, type: Type) -> None:
         """An output whose size divides what does not divide."""
         axis = next(i for i, axis in enumerate(type.axes) if not axis.size.terms and not is_count(axis.size))

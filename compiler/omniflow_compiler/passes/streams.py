@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from omniflow_compiler import codes
 from omniflow_compiler.diagnostics import Label, Report
 from omniflow_compiler.graph import Edge, Node, ProgramGraph
@@ -11,7 +13,8 @@ from omniflow_compiler.passes.deadlock import check_deadlock
 from omniflow_compiler.passes.types import Types
 from omniflow_compiler.suggest import did_you_mean
 
-CUTS = ("chunk", "first_chunk", "left_context", "right_context")
+CONTEXTS = ("left_context", "right_context")
+CUTS = ("chunk", "first_chunk", *CONTEXTS)
 STREAM_ATTRIBUTES = (*CUTS, "capacity", "start", "when_empty")
 
 
@@ -34,12 +37,10 @@ def check_streams(graph: ProgramGraph, types: Types, report: Report) -> None:
 
 def _check_port(edge: Edge, port: Port, node: Node, types: Types, report: Report) -> None:
     if port.streams or node.each:
-        if node.each and not port.streams:
-            for name in CUTS:
-                written = edge.spec.attributes.get(name)
-                if written is not None:
-                    help = [f"`{edge.spec.target}` takes each item whole"]
-                    report.add(codes.STREAM_ATTRIBUTE, written.key_span, f"`{name}` has no meaning here", help=help)
+        if not port.streams:
+            _refuse(CUTS, edge, f"`{edge.spec.target}` takes each item whole", report)
+        elif node.op is not None and not node.op.overlaps:
+            _refuse(CONTEXTS, edge, f"op `{node.op.name}` would take what is in two pieces for new both times", report)
         return
     arriving = types.inputs.get((node.id, port.name))
     if arriving is not None and arriving.is_items and not port.pattern.is_items:
@@ -50,6 +51,13 @@ def _check_port(edge: Edge, port: Port, node: Node, types: Types, report: Report
         f"`{edge.spec.target}` takes a finished value, not a stream",
         help=[f"write `{edge.spec.source} -> {edge.spec.target}`"],
     )
+
+
+def _refuse(names: Iterable[str], edge: Edge, why: str, report: Report) -> None:
+    for name in names:
+        written = edge.spec.attributes.get(name)
+        if written is not None:
+            report.add(codes.STREAM_ATTRIBUTE, written.key_span, f"`{name}` has no meaning here", help=[why])
 
 
 def _check_no_attributes(edge: Edge, report: Report) -> None:

@@ -69,6 +69,7 @@ class _Inference:
     given: dict[str, Type] = field(default_factory=dict)
     frames: dict[str, Frame] = field(default_factory=dict)
     item_edges: dict[str, Edge] = field(default_factory=dict)
+    itemless: set[str] = field(default_factory=set)  # nodes that take one item and were said to be brought many
     common: dict[tuple[str, str], Type] = field(default_factory=dict)  # ports with several producers
     joined: dict[tuple[Size, ...], Size] = field(default_factory=dict)  # sizes of values that stand for each other
     reporter: Reporter = field(init=False)
@@ -86,12 +87,19 @@ class _Inference:
             if not edge.is_back:
                 is_sound &= self._arrive(edge, node, frame)
         items = self._item_size(node)
+        if node.each and is_sound and items is None and not self._may_lack_edges():
+            self.reporter.nothing_to_run_for(node)
+            is_sound = False
         fed = {edge.spec.target.port for edge in self.graph.incoming[node.id]}
         for port in node.outputs.values():
             type = self._output(node, port, frame, fed) if is_sound else UNKNOWN
             if node.each and items is not None and not is_unknown(type):
                 type = type.of_items(items)
             self.outputs[node.id, port.name] = type
+
+    def _may_lack_edges(self) -> bool:
+        """Whether an edge that is not there was reported."""
+        return self.report.has_unresolved_names or self.report.has(codes.MISSING_INPUT)
 
     def _arrive(self, edge: Edge, node: Node, frame: Frame) -> bool:
         """Whether what comes over the edge fits its port."""
@@ -200,7 +208,10 @@ class _Inference:
         suffix = f"#{edge.key}" if port.variadic else ""
         mismatches = self.unifier.match(pattern_of(port, node), actual, frame, edge, suffix)
         for mismatch in mismatches:
-            self.reporter.edge(edge, mismatch, actual)
+            if mismatch.kind != "items" or node.id not in self.itemless:  # one `each: true` mends all its edges
+                self.reporter.edge(edge, mismatch, actual)
+            if mismatch.kind == "items":
+                self.itemless.add(node.id)
         return not mismatches
 
     def _output(self, node: Node, port: Port, frame: Frame, fed: set[str]) -> Type:

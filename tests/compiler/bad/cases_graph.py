@@ -137,6 +137,26 @@ GRAPH = [
         "  - think.hidden ~> b.a\n  - a.sum ~> b.b\n",
         text="text: reply.text\n  more: b.sum",
     ),
+    # items
+    Bad(
+        name="items at two ports of a loop that takes one",
+        codes=["OF2108"],
+        change={
+            P: [
+                ("{loop: speak, each: true}", "{loop: speak}"),
+                ("- spell.characters ~> speak.source", "- «spell.characters» ~> speak.source"),
+            ]
+        },
+        base=SPEECH,
+        help="each: true",
+    ),
+    program(
+        "a node for each item where nothing has items",
+        "OF2108",
+        "  think:    {loop: think}",
+        "  «think»:    {loop: think, each: true}",
+        "remove `each: true`",
+    ),
     # types
     program("text where tokens are needed", "OF2101", "tokenize.tokens -> think.prompt", "«prompt» -> think.prompt"),
     program("tokens where text is needed", "OF2101", "reply.text ~> segment.text", "«think.tokens» ~> segment.text"),
@@ -161,6 +181,13 @@ GRAPH = [
     ),
     program("another number of channels", "OF2104", "voice.cond ~> wave.cond", "«voice.f0» ~> wave.cond"),
     # streams
+    program(
+        "context for an op that hands on what it gets",
+        "OF2206",
+        "think.tokens ~> reply.tokens",
+        "think.tokens ~> reply.tokens: {chunk: 5, «left_context»: 2}",
+        "both times",
+    ),
     program("too little left context", "OF2202", "left_context: 27", "left_context: 20", "left_context: 27"),
     program("no right context", "OF2202", ", right_context: 27", ""),
     program(

@@ -72,6 +72,7 @@ SIGNATURES = (
     OpSignature(
         name="itemize",
         barrier=False,
+        overlaps=True,
         ports=Ports(
             inputs=(
                 Port(name="value", type="?a[T, ...]", streams=True),
