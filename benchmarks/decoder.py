@@ -24,8 +24,9 @@ from pathlib import Path
 import decoder_peers as peers
 import decoder_roofline as roofline
 import torch
-from decoder_workload import Outcome, Request, arriving, serve, single, step_seconds
+from decoder_workload import serve, step_seconds
 from safetensors.torch import save_file
+from workload import Outcome, Request, arriving, single
 
 from omniflow.experts.lean import LeanDecoder, load, random_tensors, read_config
 from omniflow.native import load_native

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from decoder_workload import Outcome, Request
+from workload import Outcome, Request
 
 
 def load(folder: Path, dtype: torch.dtype) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
-from decoder_workload import Request
+from workload import Request
 
 from omniflow.experts.lean import LeanConfig
 

@@ -27,8 +27,8 @@ from pathlib import Path
 import decoder_roofline as roofline
 import torch
 from decoder import checkpoint
-from decoder_workload import Outcome, Request, arriving, single
 from serving_contestant import Absent, Contestant
+from workload import Outcome, Request, arriving, single
 
 from omniflow.experts.lean import LeanConfig, read_config
 

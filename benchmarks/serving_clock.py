@@ -6,7 +6,7 @@ import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 
-from decoder_workload import Outcome, Request
+from workload import Outcome, Request
 
 
 class Clock:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from decoder_workload import Outcome, Request
+from workload import Outcome, Request
 
 Form = Callable[[Sequence[Request]], Outcome]
 FOLDER = Path(__file__).resolve().parent

@@ -7,9 +7,9 @@ from functools import partial
 from pathlib import Path
 
 import torch
-from decoder_workload import Outcome, Request
 from serving_clock import Clock
 from serving_contestant import Form, answer
+from workload import Outcome, Request
 
 import omniflow
 from omniflow.catalog import find_spec

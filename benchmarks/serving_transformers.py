@@ -9,9 +9,9 @@ from typing import Any
 
 import decoder_peers as generate
 import torch
-from decoder_workload import Outcome, Request
 from serving_clock import Clock
 from serving_contestant import Form, answer
+from workload import Outcome, Request
 
 
 def make(arguments: Sequence[str]) -> tuple[str, Mapping[str, Form]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import Any, ClassVar, NamedTuple, cast
 
 import torch
@@ -363,12 +364,13 @@ def _choose(expert: Autoregressor, units: Sequence[Unit], results: Sequence[Step
             steps[i] = BadResult("no logits" if logits is None else f"logits {list(logits.shape)}, not [{vocab_size}]")
     if not asked:
         return steps
-    ids = _best(units, results, [i for i, _ in asked])
-    if ids is None:
+    tokens = _likeliest(units, results, asked)
+    if tokens is None:
         stacked = torch.stack([logits for _, logits in asked])
-        ids = choose(stacked, [_choice(units[i].state) for i, _ in asked])
-    embeddings = _embeddings(expert, ids.clamp(min=0), [units[i] for i, _ in asked])
-    for (i, logits), token, feed, embedding in zip(asked, ids.tolist(), ids.split(1), embeddings, strict=True):
+        tokens = choose(stacked, [_choice(units[i].state) for i, _ in asked]).tolist()
+    ids = torch.tensor(tokens)
+    embeddings = _embeddings(expert, ids, [units[i] for i, _ in asked])
+    for (i, logits), token, feed, embedding in zip(asked, tokens, ids.split(1), embeddings, strict=True):
         if token < 0:
             steps[i] = BadResult("logits that are not numbers")
             continue
@@ -382,22 +384,24 @@ def _choose(expert: Autoregressor, units: Sequence[Unit], results: Sequence[Step
     return steps
 
 
-def _best(units: Sequence[Unit], results: Sequence[StepResult], asked: Sequence[int]) -> Tensor | None:
-    """The likeliest ids, int64 [W], when that is all that these rows want and the expert knows them."""
-    found = []
-    for i in asked:
-        best = results[i].best
-        if best is None or best < 0 or not units[i].state.sampling.is_plain:
-            return None
-        found.append(best)
-    return torch.tensor(found)
+def _likeliest(
+    units: Sequence[Unit], results: Sequence[StepResult], asked: Sequence[tuple[int, Tensor]]
+) -> list[int] | None:
+    """The ids of the largest logits, -1 of a row that is not finite; None when some row wants more than that."""
+    if not all(units[i].state.sampling.is_plain for i, _ in asked):
+        return None
+    known = [best for i, _ in asked if (best := results[i].best) is not None and best >= 0]
+    if len(known) == len(asked):
+        return known
+    values, ids = (torch.stack([logits for _, logits in asked]) if len(asked) > 1 else asked[0][1][None]).max(dim=-1)
+    return [token if isfinite(value) else -1 for token, value in zip(ids.tolist(), values.tolist(), strict=True)]
 
 
 def _embeddings(expert: Autoregressor, ids: Tensor, units: Sequence[Unit]) -> Sequence[Tensor | None]:
     """The input embedding [1, D] of each chosen id, when an inner loop asks for it."""
     if not any("embeds" in unit.state.feeds for unit in units):
         return [None] * len(units)
-    embeddings: Sequence[Tensor] = cast("Embedder", expert).embed(ids).split(1)
+    embeddings: Sequence[Tensor] = cast("Embedder", expert).embed(ids.clamp(min=0)).split(1)
     return embeddings
 
 
