@@ -50,6 +50,7 @@ class Decoding:
     feeds: frozenset[str] = frozenset()  # what of each chosen token an inner loop needs: `hidden`, `embeds`
     tokens: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
+    num_prompt: int = 0  # rows of the prompt
     num_fed: int = 0
     ids: bytes = b""  # of the prompt, where its cache follows from ids alone and nobody needs its hidden states
     is_shared: bool = False  # others may begin with what is cached
@@ -61,6 +62,9 @@ class Decoding:
     gathers: int = 1  # caches that the request hands on, this one with them
     lease: Lease | None = None
     reason: str | None = None
+
+    def __post_init__(self) -> None:
+        self.num_prompt = self.prompt.size(0)
 
     @property
     def limit(self) -> int:
@@ -202,12 +206,12 @@ class ARDecode(Loop[Decoding]):
                 return Wait(TURN)
             if state.ids:
                 self.pool.touch(state.ids)
-            state.sequence = self.pool.open(state.conditions, max_positions=len(state.prompt) + state.limit)
+            state.sequence = self.pool.open(state.conditions, max_positions=state.num_prompt + state.limit)
             if state.sequence is None:
                 return Wait(POOL)
             if state.hands_on:
                 self.pool.turns.took(state.owner, state.gathers)
-        left = len(state.prompt) - state.num_fed
+        left = state.num_prompt - state.num_fed
         if left > 0 and state.hands_on:  # in one piece: where it is cut would show in what is handed on
             return Unit(PREFILL, self.key, state, size=left)
         if left > 0:
@@ -243,8 +247,8 @@ class ARDecode(Loop[Decoding]):
     def advance(self, state: Decoding, result: Step) -> list[Emit]:
         """A token leaves when it is chosen; its hidden state and embedding when it has been fed."""
         emits: list[Emit] = []
-        prefix = "" if state.num_fed >= len(state.prompt) else PROMPT
-        ends = bool(prefix) and state.num_fed + result.fed == len(state.prompt)
+        prefix = "" if state.num_fed >= state.num_prompt else PROMPT
+        ends = bool(prefix) and state.num_fed + result.fed == state.num_prompt
         if result.out.hidden is not None:
             emits.append(Emit(f"{prefix}hidden", result.out.hidden, ends_port=ends))
         for name, tap in (result.out.taps or {}).items():
@@ -254,7 +258,7 @@ class ARDecode(Loop[Decoding]):
         state.num_fed += result.fed
         if result.token is not None:
             self._take(state, result, result.token, emits)
-        elif state.is_full and state.num_fed >= len(state.prompt):
+        elif state.is_full and state.num_fed >= state.num_prompt:
             state.reason = "forced" if state.forced else "bound"
         return emits
 
@@ -314,7 +318,7 @@ def _share(unit: Unit) -> None:
     state.is_shared = True
     state.num_fed += found
     unit.cached += found
-    unit.grant = min(unit.grant, len(state.prompt) - state.num_fed)
+    unit.grant = min(unit.grant, state.num_prompt - state.num_fed)
 
 
 def _rows(expert: Autoregressor, units: Sequence[Unit]) -> list[TokenRows]:
@@ -370,7 +374,7 @@ def _choose(expert: Autoregressor, units: Sequence[Unit], results: Sequence[Step
         tokens = choose(stacked, [_choice(units[i].state) for i, _ in asked]).tolist()
     ids = torch.tensor(tokens)
     embeddings = _embeddings(expert, ids, [units[i] for i, _ in asked])
-    for (i, logits), token, feed, embedding in zip(asked, tokens, ids.split(1), embeddings, strict=True):
+    for (i, logits), token, feed, embedding in zip(asked, tokens, ids[:, None].unbind(), embeddings, strict=True):
         if token < 0:
             steps[i] = BadResult("logits that are not numbers")
             continue
@@ -413,7 +417,7 @@ def _wants_hidden(unit: Unit) -> bool:
 
 def _wants_logits(unit: Unit) -> bool:
     state: Decoding = unit.state
-    is_last = unit.kind == TOKEN or state.num_fed + unit.grant == len(state.prompt)
+    is_last = unit.kind == TOKEN or state.num_fed + unit.grant == state.num_prompt
     return is_last and not state.is_full
 
 
