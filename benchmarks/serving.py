@@ -4,7 +4,7 @@
     python benchmarks/serving.py --weights FOLDER      a Hugging Face model folder
     python benchmarks/serving.py --quick               one repeat, a quarter of the tokens
     python benchmarks/serving.py --only transformers --dtypes bfloat16 --workloads 8,32
-    python benchmarks/serving.py --python openvino=ENV/bin/python    a library that is installed somewhere else
+    python benchmarks/serving.py --python vllm=ENV/bin/python    a library that is installed somewhere else
 
 Workloads: `single`, 64 ids in and 128 out; `8` and `32`, so many requests, one every 50 ms, 16 to 112 ids in and 32 to
 96 out. Every library runs in a process of its own with `--threads` threads. Each request's ids are compared with
@@ -32,7 +32,7 @@ from workload import Outcome, Request, arriving, single
 
 from omniflow.experts.lean import LeanConfig, read_config
 
-LIBRARIES = ("omniflow", "transformers", "llama_cpp", "openvino", "vllm")
+LIBRARIES = ("omniflow", "transformers", "vllm")
 REFERENCE = ("transformers", "one after another")
 OURS = ("omniflow", "engine")
 Runs = dict[tuple[str, str], list[Outcome]]
