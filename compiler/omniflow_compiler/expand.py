@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from omniflow_compiler import codes
@@ -26,7 +26,7 @@ def expand_graphs(program: ProgramSpec, chain: Chain, sources: SourceSet, report
     parts = _Parts(nodes={n: s for n, s in program.nodes.items() if n not in graphs}, broken=set(program.broken_nodes))
     for name, spec in graphs.items():
         graph = _open(spec, chain, sources, report)
-        if graph is None or not graph.is_whole or len(parts.nodes) + len(graph.nodes) > MAX_NODES:
+        if graph is None or not graph.is_whole or not _has_room(spec, graph, parts, chain, report):
             parts.broken.add(name)
         else:
             parts.add(name, spec, graph)
@@ -41,17 +41,32 @@ def expand_graphs(program: ProgramSpec, chain: Chain, sources: SourceSet, report
         edges=tuple(replace(edge, order=order) for order, edge in enumerate(edges)),
         outputs={name: spec for name, spec in outputs.items() if spec is not None},
         mentioned=program.mentioned | parts.mentioned,
+        is_whole=program.is_whole and not chain.opened.has_too_many_nodes,
     )
 
 
 def _open(spec: NodeSpec, chain: Chain, sources: SourceSet, report: Report) -> ProgramSpec | None:
     """The graph a node names, itself expanded."""
+    given = spec.attributes.get("params")
+    params = given.value if given is not None and isinstance(given.value, dict) else {}
+    key = (spec.span, spec.name.text, tuple(sorted((str(name), _text(value)) for name, value in params.items())))
+    if key not in chain.opened.graphs:
+        chain.opened.graphs[key] = _expanded(spec, given, params, chain, sources, report)
+    return chain.opened.graphs[key]
+
+
+def _expanded(
+    spec: NodeSpec,
+    given: Attribute | None,
+    params: Mapping[str, object],
+    chain: Chain,
+    sources: SourceSet,
+    report: Report,
+) -> ProgramSpec | None:
     opened = open_spec(spec.name, ("graph",), chain, sources, report)
     if opened is None:
         return None
     path, _, tree = opened
-    given = spec.attributes.get("params")
-    params = given.value if given is not None and isinstance(given.value, dict) else {}
     overrides = {k: Scalar(_text(v), given.span, _text(v)) for k, v in params.items()} if given is not None else {}
     graph = parse_program(tree, overrides, report, kind="graph")
     for name in params:
@@ -69,6 +84,18 @@ def _open(spec: NodeSpec, chain: Chain, sources: SourceSet, report: Report) -> P
 
 def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _has_room(spec: NodeSpec, graph: ProgramSpec, parts: _Parts, chain: Chain, report: Report) -> bool:
+    """Whether the graph's nodes can come to those that are there; else says so, once."""
+    size = len(graph.nodes) + len(graph.broken_nodes) + len(graph.mentioned)
+    if len(parts.nodes) + len(parts.broken) + len(parts.mentioned) + size <= MAX_NODES:
+        return True
+    if not chain.opened.has_too_many_nodes:
+        message = f"with the {size} nodes of graph `{spec.id.text}` there are more than the limit of {MAX_NODES}"
+        report.add(codes.BAD_VALUE, spec.id.span, message, help=["graphs that name graphs multiply: use fewer"])
+    chain.opened.has_too_many_nodes = True
+    return False
 
 
 @dataclass(slots=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Hashable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from omniflow_compiler import codes
@@ -11,9 +12,18 @@ from omniflow_compiler.load import Mapping, read_document
 from omniflow_compiler.parse import kind_of
 from omniflow_compiler.reads import note_file
 from omniflow_compiler.source import SourceSet
-from omniflow_compiler.spec import Name
+from omniflow_compiler.spec import Name, ProgramSpec
 
 MAX_DEPTH = 32
+
+
+@dataclass(slots=True, kw_only=True)
+class Opened:
+    """What one compilation has opened: files that name two others each stand for ever more, level by level."""
+
+    graphs: dict[Hashable, ProgramSpec | None] = field(default_factory=dict)  # those that are ready, by what they hold
+    has_too_many_nodes: bool = False
+    num_stages: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,9 +32,10 @@ class Chain:
 
     paths: tuple[Path, ...]
     names: tuple[Name, ...]
+    opened: Opened = field(default_factory=Opened)
 
     def then(self, path: Path, name: Name) -> Chain:
-        return Chain(paths=(*self.paths, path), names=(*self.names, name))
+        return replace(self, paths=(*self.paths, path), names=(*self.names, name))
 
 
 def open_spec(

@@ -34,6 +34,8 @@ from omniflow_compiler.spec import (
 )
 from omniflow_compiler.suggest import nearest
 
+MAX_STAGES = 500
+
 Entry = TypeVar("Entry", ComponentSpec, LoopSpec, CacheSpec)
 
 
@@ -73,6 +75,10 @@ def read_workflow(
     workflow = parse_workflow(tree, overrides, report)
     joint = _Joint(workflow=workflow)
     for name, stage in workflow.stages.items():
+        chain.opened.num_stages += 1
+        if chain.opened.num_stages > MAX_STAGES:
+            _refuse_more(stage.program, chain, report)
+            break
         opened = open_spec(stage.program, ("program", "workflow"), chain, sources, report)
         if opened is None:
             continue
@@ -87,6 +93,13 @@ def read_workflow(
         if whole is not None:
             joint.add(name, whole, report, stage.params)
     return joint.whole(report)
+
+
+def _refuse_more(program: Name, chain: Chain, report: Report) -> None:
+    """Says once that there are too many stages."""
+    if chain.opened.num_stages == MAX_STAGES + 1:
+        message = f"there are more than {MAX_STAGES} stages, those of workflows in workflows counted"
+        report.add(codes.BAD_VALUE, program.span, message, help=["workflows that name workflows multiply: use fewer"])
 
 
 @dataclass(slots=True)
