@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from omniflow_compiler import codes
-from omniflow_compiler.diagnostics import Report
+from omniflow_compiler.diagnostics import Label, Report
 from omniflow_compiler.load import Mapping, Scalar, read_document
 from omniflow_compiler.parse import kind_of
 from omniflow_compiler.reads import note_file, note_folder
@@ -25,12 +25,12 @@ def find_card(program: Path, name: Name, sources: SourceSet, report: Report) -> 
         return None  # reported as a missing key
     if name.text.endswith((".yaml", ".yml")):
         return _by_path(program, name, sources, report)
-    found: dict[str, Path] = {}
+    found: dict[str, list[Path]] = {}
     nameless: list[Path] = []
     for path in _files(program.parent, "card"):
         identity = _identity(path, "card")
         if identity is not None and _ID.match(identity[0]):
-            found.setdefault(identity[0], path)
+            found.setdefault(identity[0], []).append(path)
         else:
             nameless.append(path)
     if name.text not in found and nameless:
@@ -39,7 +39,24 @@ def find_card(program: Path, name: Name, sources: SourceSet, report: Report) -> 
         help = did_you_mean(name.text, found, "card")
         report.add(codes.UNKNOWN_CARD, name.span, f"no card `{name.text}` in this folder", help=help)
         return None
-    return _document(found[name.text], sources, report)
+    if len(found[name.text]) > 1:
+        _report_twins(found[name.text], sources, report)
+        return None
+    return _document(found[name.text][0], sources, report)
+
+
+def _report_twins(paths: list[Path], sources: SourceSet, report: Report) -> None:
+    """Cards of one folder with one id: which is meant cannot be known."""
+    documents = [_document(path, sources, report) for path in paths]
+    first, second = (found[1].entries["id"].value for found in documents[:2] if found is not None)
+    names = [path.name for path in paths]
+    report.add(
+        codes.DUPLICATE_ID,
+        second.span,
+        f"cards `{names[0]}` and `{names[1]}` have the same id",
+        labels=[Label(span=first.span, text="first declared here")],
+        help=[f"give one of them another id, or let the program name the file: `card: {names[0]}`"],
+    )
 
 
 def _by_path(program: Path, name: Name, sources: SourceSet, report: Report) -> tuple[Path, Mapping] | None:

@@ -48,6 +48,13 @@ NAMES = [
     program("a card file that is not there", "OF1301", "card: null-speech", "card: «kard.yaml»"),
     program("a card outside the project", "OF1301", "card: null-speech", "card: «../../card.yaml»"),
     program("a card by an absolute path", "OF1301", "card: null-speech", "card: «/etc/passwd.yaml»"),
+    Bad(
+        name="two cards of one id",
+        codes=["OF1108"],
+        change={"other.card.yaml": [("", "omniflow: 1\nkind: card\nid: «null-speech»\ncomponents: {}\n")]},
+        base=SPEECH,
+        help="`card: card.yaml`",
+    ),
     program("a card that is a program", "OF1008", "card: null-speech", "card: ./p.program.yaml"),
     card("an unknown expert", "OF1302", "null.thinker}", "«null.thniker»}", "`null.thinker`"),
     card("an expert by a Python path", "OF1302", "{use: null.thinker}", "{use: «os.system»}"),
