@@ -10,6 +10,8 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any
 
+import torch
+
 from omniflow.contract import contract_faults
 from omniflow.errors import BindError
 from omniflow.experts.lean.errors import CheckpointError
@@ -167,6 +169,7 @@ def load_expert(spec: Expert, cache_spec: Cache | None) -> Any:
         [asdict(spec) | {"name": "", "place": ""}, asdict(cache_spec) if cache_spec else None], sort_keys=True
     )
     if key not in _LOADED:
+        _check_device(spec)
         loader = find_loader(spec)
         try:
             _LOADED[key] = loader(spec, cache_spec)
@@ -176,6 +179,17 @@ def load_expert(spec: Expert, cache_spec: Cache | None) -> Any:
 
 
 _LOADED: dict[str, Any] = {}  # experts of this process
+
+
+def _check_device(spec: Expert) -> None:
+    """Errors: BindError, when this machine has no such device."""
+    number = int(spec.device.partition(":")[2] or 0)
+    count = torch.cuda.device_count() if spec.device.startswith("cuda") else number + 1
+    if number >= count:
+        raise BindError(
+            f"{spec.place}: component {spec.name} is to run on {spec.device}, and this machine has "
+            f"{count or 'no'} CUDA devices; compile it for another with --device"
+        )
 
 
 def find_loader(spec: Expert) -> Loader:

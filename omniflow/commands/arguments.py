@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 
@@ -41,8 +42,20 @@ def parse_budgets(written: Sequence[str]) -> dict[str, int]:
         size = parse_bytes(text)
         if size is None:
             raise BadArgument(f"--budget {device}={text}: not a size; write e.g. cpu=2GiB")
-        budgets[device] = size
+        budgets[_device(device, "--budget")] = size
     return budgets
+
+
+def parse_devices(written: Sequence[str]) -> dict[str, str]:
+    """`["cuda", "thinker=cuda:1"]` as devices by component, `default` for all. Errors: BadArgument."""
+    pairs = parse_pairs([text if "=" in text else f"default={text}" for text in written], "--device")
+    return {name: _device(device, "--device") for name, device in pairs.items()}
+
+
+def _device(name: str, option: str) -> str:
+    if re.fullmatch(r"cpu|cuda(:[0-9]+)?", name) is None:
+        raise BadArgument(f"{option}: there is no device `{name}`; write cpu, cuda or cuda:1")
+    return name
 
 
 def parse_format(written: str) -> str:

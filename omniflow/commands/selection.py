@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from omniflow.catalog import find_spec
-from omniflow.commands.arguments import parse_budgets, parse_deny, parse_names, parse_pairs
+from omniflow.commands.arguments import parse_budgets, parse_deny, parse_devices, parse_names, parse_pairs
 
 if TYPE_CHECKING:
     from omniflow_compiler.pipeline import Options
@@ -46,14 +46,9 @@ class Selection:
         return Options(
             outputs=parse_names(self.outputs, "--outputs"),
             params=parse_pairs(self.settings, "--set"),
-            devices=_devices(self.devices),
+            devices=parse_devices(self.devices),
             budgets=parse_budgets(self.budgets),
             config=self.config,
             deny=parse_deny(self.deny),
             library=BUILT_IN.with_experts(load_plugins(self.plugins)),
         )
-
-
-def _devices(written: Sequence[str]) -> dict[str, str]:
-    """`cuda` is for every component, `thinker=cuda:1` for one."""
-    return parse_pairs([text if "=" in text else f"default={text}" for text in written], "--device")
