@@ -17,6 +17,8 @@ from omniflow_compiler.schedule import Input, PortType, Schedule
 
 def check_inputs(schedule: Schedule, given: Mapping[str, Any]) -> dict[str, Value]:
     """Every program input's value, defaults filled in. Errors: InputError listing all that is wrong."""
+    if not isinstance(given, Mapping):
+        raise InputError(f"inputs are a mapping of names to values: got {type(given).__name__}")
     declared = {spec.name: spec for spec in schedule.inputs}
     problems = [_unknown("input", name, declared, schedule.program) for name in given if name not in declared]
     values: dict[str, Value] = {}
@@ -43,6 +45,8 @@ def convert(spec: Input, value: Any) -> Value:
     if base == "text":
         if not isinstance(value, str):
             raise TypeError(f"got {type(value).__name__}")
+        if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
+            raise ValueError("it is not valid UTF-8")
         return value
     if base in ("json", "record", "scalar"):
         return value

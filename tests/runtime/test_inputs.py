@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -23,6 +24,8 @@ from tests.schedules import edge, expert, node, schedule
         ({"prompt": "x", "zzz": 1}, "no input zzz; it has prompt"),
         ({"prompt": 3}, "input prompt must be text: got int"),
         ({"prompt": None}, "input prompt must be text: got NoneType"),
+        ({"prompt": "caf\udce9"}, "input prompt must be text: it is not valid UTF-8"),
+        ("x", "inputs are a mapping of names to values: got str"),
     ],
 )
 def test_inputs_that_do_not_fit_are_named(inputs: dict[str, Any], said: str) -> None:
@@ -68,6 +71,17 @@ def test_a_queue_has_an_end() -> None:
         running.submit({"prompt": "x"})
     with pytest.raises(BusyError, match="2 requests are waiting"):
         running.submit({"prompt": "x"})
+
+
+@pytest.mark.parametrize(("count", "device", "has"), [(0, "cuda", "no"), (2, "cuda:2", "2")])
+def test_a_device_that_this_machine_lacks_is_named_before_anything_is_loaded(
+    count: int, device: str, has: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+    program = speech()
+    away = replace(program, experts=tuple(replace(expert, device=device) for expert in program.experts))
+    with pytest.raises(BindError, match=rf"card.yaml:\d+:3: component \w+ is to run on {device}, .* has {has} CUDA"):
+        omniflow.load(away)
 
 
 def test_an_expert_that_nobody_has_is_named_with_its_place() -> None:
