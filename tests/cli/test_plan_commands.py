@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -132,6 +134,28 @@ def test_fmt_is_a_filter_too(tmp_path: Path) -> None:
 def test_schemas_are_printed_as_json(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert print_schema(kind, []) == 0
     assert json.loads(capsys.readouterr().out)["$id"] == f"omniflow:{kind}"
+
+
+@pytest.mark.parametrize(
+    "selection",
+    [
+        Selection(spec="null.speech", devices=("gpu",)),
+        Selection(spec="null.speech", devices=("thinker=cuda:x",)),
+        Selection(spec="null.speech", budgets=("cude=1GiB",)),
+    ],
+)
+def test_a_device_that_cannot_be_one_is_refused(selection: Selection) -> None:
+    with pytest.raises(BadArgument, match="write cpu, cuda or cuda:1"):
+        selection.options()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_behind_standard_output_is_one_line() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", LAUNCH, "explain"], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert (done.returncode, done.stderr) == (1, "omniflow: cannot write the output: no space left on device\n")
 
 
 def test_a_schema_that_is_not_there_is_refused() -> None:
