@@ -97,8 +97,10 @@ def _check_names(node: Node, text: str) -> None:
 
 
 def _hint(key: str, known: Mapping[str, object]) -> str:
-    of_node = [name for name in known if name.startswith(key.rpartition(".")[0] + ".")]
-    near = nearest(key, of_node, most=1) or nearest(key, known, most=1)
+    node, _, name = key.rpartition(".")
+    own = sorted(each.removeprefix(f"{node}.") for each in known if node and each.startswith(f"{node}."))
+    near = [f"{node}.{each}" for each in nearest(name, own, most=1) or [each for each in own if each.startswith(name)]]
+    near = near or ([] if own else nearest(key, known, most=1))
     if near:
         return f"did you mean `{near[0]}`?"
-    return f"it has {', '.join(f'`{name}`' for name in sorted(of_node or known))}"
+    return f"it has {', '.join(f'`{node}.{each}`' for each in own) or ', '.join(f'`{each}`' for each in sorted(known))}"

@@ -20,6 +20,7 @@ from tests.runtime.program import PROGRAM, PROMPTS, engine, speech
     ("written", "said"),
     [
         ({"speak.temprature": "1"}, "has no param speak.temprature; did you mean `speak.temperature`?"),
+        ({"speak.temp": "1"}, "has no param speak.temp; did you mean `speak.temperature`?"),
         ({"spaek.temperature": "1"}, "did you mean `speak.temperature`?"),
         ({"speak.temperature": "warm"}, "param speak.temperature is the text warm, expected a number"),
         ({"speak.temperature": "-1"}, "the least allowed is 0"),
