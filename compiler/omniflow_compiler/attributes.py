@@ -92,6 +92,10 @@ _Problem = tuple[codes.Code, str, list[str]]
 
 
 def _problem(attribute: Attribute, value: object) -> _Problem | None:
+    if attribute.type == "ids" and isinstance(value, list):
+        odd = next((item for item in value if not _is_int(item) or item < 0), None)
+        if odd is not None:
+            return codes.WRONG_TYPE, f"has {_shown(odd)}, which is no id", [_doc(attribute)]
     if not _has_type(attribute, value):
         return codes.WRONG_TYPE, f"is {_shown(value)}, expected {_NAMES[attribute.type]}", [_doc(attribute)]
     if attribute.choices and value not in attribute.choices:

@@ -66,6 +66,7 @@ GRAPH = [
     card(
         "a stop id outside the vocabulary", "OF2106", "stop: [2], max_tokens: 12", "stop: «[2, 99999]», max_tokens: 12"
     ),
+    card("a stop id below nothing", "OF1103", "stop: [2], max_tokens: 12", "stop: «[-1]», max_tokens: 12", "`stop`"),
     card(
         "a suppressed id outside the vocabulary", "OF2106", "max_tokens: 12}", "max_tokens: 12, suppress: «[50000000]»}"
     ),
