@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import omniflow_compiler
 from omniflow.batcher import Limits
 from omniflow.bind import bind
+from omniflow.catalog import find_spec
 from omniflow.engine import Engine
 from omniflow_compiler.schedule import Schedule
 
@@ -16,11 +18,11 @@ from omniflow_compiler.schedule import Schedule
 def compile(
     path: str | PathLike[str], outputs: Sequence[str] | None = None, params: Mapping[str, str] | None = None
 ) -> Schedule:
-    """Compiles a program to its schedule; only what the requested outputs need is in it.
+    """Compiles a program, a file or a name of the catalogue, to its schedule; only what the outputs need is in it.
 
-    Errors: omniflow_compiler's Faults, with everything that is wrong and where.
+    Errors: omniflow_compiler's Faults, with everything that is wrong and where; UnknownSpec for an unknown name.
     """
-    return omniflow_compiler.compile(path, outputs=outputs, params=params)
+    return omniflow_compiler.compile(find_spec(os.fspath(path)), outputs=outputs, params=params)
 
 
 def load(
