@@ -19,6 +19,7 @@ import yaml
 from omniflow_compiler import codes
 from omniflow_compiler.diagnostics import Label, Report
 from omniflow_compiler.levels import Suppression, suppressions
+from omniflow_compiler.quantities import show_bytes
 from omniflow_compiler.reads import MAX_FILE_BYTES, note_file, read_bytes
 from omniflow_compiler.source import Source, SourceSet, Span
 from omniflow_compiler.suggest import did_you_mean
@@ -124,11 +125,15 @@ def read_source(path: Path, sources: SourceSet, report: Report) -> Source | None
     """The file's text, bounded in size; None with the reason in the report."""
     here = Span(sources.name_of(path), 1, 1, 1, 1)
     try:
-        content = read_bytes(path)
-        note_file(path, content)
-        if len(content) > MAX_FILE_BYTES:
-            report.add(codes.TOO_LARGE, here, f"file is larger than {MAX_FILE_BYTES} bytes")
+        size = path.stat().st_size
+        content = read_bytes(path) if size <= MAX_FILE_BYTES else b""
+        size = max(size, len(content))  # what is no file of a disk tells no size
+        if size > MAX_FILE_BYTES:
+            note_file(path)
+            message = f"file has {show_bytes(size)}, the limit is {show_bytes(MAX_FILE_BYTES)}"
+            report.add(codes.TOO_LARGE, here, message, help=["share parts of it as graphs"])
             return None
+        note_file(path, content)
         text = content.decode("utf-8-sig")
     except OSError as error:
         note_file(path)
