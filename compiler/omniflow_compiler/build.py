@@ -10,6 +10,7 @@ from omniflow_compiler.diagnostics import Edit, Report
 from omniflow_compiler.digraph import Digraph
 from omniflow_compiler.graph import Component, Edge, Node, ProgramGraph
 from omniflow_compiler.library.signature import Port
+from omniflow_compiler.meant import is_backwards
 from omniflow_compiler.spec import CardSpec, EdgeSpec, InputSpec, PortRef, ProgramSpec
 from omniflow_compiler.suggest import did_you_mean, nearest
 from omniflow_compiler.types import BASES, DTYPES, UNKNOWN, Type, TypeSyntaxError, parse_type
@@ -105,6 +106,17 @@ def _check_default(spec: InputSpec, type: Type, report: Report) -> None:
 
 def _edge(spec: EdgeSpec, program: ProgramSpec, nodes: Mapping[str, Node], report: Report) -> Edge | None:
     if report.is_full:
+        return None
+    if is_backwards(spec, program, nodes):
+        end = str(spec.target).rstrip(".")
+        arrow = "~>" if spec.streams else "->"
+        help = [f"write `{end} {arrow} {spec.source}`"]
+        report.add(codes.BAD_EDGE, spec.span, "the edge runs backwards: it begins at an input port", help=help)
+        return None
+    if not spec.target.port and spec.target.node in program.outputs and spec.target.node not in nodes:
+        help = [f"name the port under `outputs:`, as in `{spec.target.node}: {spec.source}`"]
+        message = f"`{spec.target.node}` is an output of the program: edges end at ports of nodes"
+        report.add(codes.BAD_EDGE, spec.target.span, message, help=help)
         return None
     source_ok, source = _source(spec.source, program, nodes, report)
     target_ok, target = _check_end(spec.target, nodes, "input", report)

@@ -27,7 +27,7 @@ from omniflow_compiler.suggest import did_you_mean
 MAX_DEPTH = 64
 MAX_EXPANDED_BY_ALIASES = 100_000
 
-_INT = re.compile(r"[-+]?(0|[1-9][0-9]*)\Z")
+_INT = re.compile(r"[-+]?[0-9]+\Z")
 _HEX_OR_OCTAL = re.compile(r"0x[0-9a-fA-F]+\Z|0o[0-7]+\Z")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?\Z")
 _CONSTANTS: dict[str, bool | None] = {

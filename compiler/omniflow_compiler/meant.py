@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 
 from omniflow_compiler.graph import Node
-from omniflow_compiler.spec import PortRef, ProgramSpec
+from omniflow_compiler.spec import EdgeSpec, PortRef, ProgramSpec
 from omniflow_compiler.suggest import nearest
 
 MAX_GUESSES = 30
@@ -28,6 +28,11 @@ def what_is_meant(program: ProgramSpec, nodes: Mapping[str, Node]) -> Meant:
     read: set[str] = set(program.stage_outputs)
     inputs: set[str] = set()
     for edge in program.edges:
+        if is_backwards(edge, program, nodes):
+            fed.add((edge.source.node or "", edge.source.port))
+            read.add(edge.target.node or "")
+            inputs.add(edge.target.node or "")
+            continue
         node = guess.node(edge.target)
         fed |= {(node, port) for port in guess.ports(node, edge.target.port)}
         if edge.source.node is None:
@@ -42,6 +47,16 @@ def what_is_meant(program: ProgramSpec, nodes: Mapping[str, Node]) -> Meant:
         fed.add((node, port))
         inputs.add(text)
     return Meant(fed=fed, read=read, inputs=inputs)
+
+
+def is_backwards(edge: EdgeSpec, program: ProgramSpec, nodes: Mapping[str, Node]) -> bool:
+    """Whether an edge begins at an input port and ends at what could feed it."""
+    begin, end = nodes.get(edge.source.node or ""), nodes.get(edge.target.node or "")
+    if begin is None or edge.source.port not in begin.inputs or edge.source.port in begin.outputs:
+        return False
+    if not edge.target.port:
+        return edge.target.node in program.inputs
+    return end is not None and edge.target.port in end.outputs and edge.target.port not in end.inputs
 
 
 class _Guess:

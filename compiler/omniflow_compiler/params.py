@@ -88,6 +88,9 @@ def _has_sound_bounds(declaration: Mapping, report: Report) -> bool:
     return False
 
 
+_SHOWN = {"int": "whole number", "float": "number", "bool": "`true` or `false`"}
+
+
 def _problem(declaration: Mapping, value: ScalarValue) -> str | None:
     kind = _text(declaration, "type")
     fits = {
@@ -99,7 +102,7 @@ def _problem(declaration: Mapping, value: ScalarValue) -> str | None:
         "bool": isinstance(value, bool),
     }
     if not fits[kind]:
-        return f"which is no {kind}"
+        return f"which is no {_SHOWN.get(kind, kind)}"
     if kind == "enum":
         of = declaration.get("of")
         allowed = [str(item.value) for item in of.items if isinstance(item, Scalar)] if isinstance(of, Sequence) else []

@@ -106,6 +106,7 @@ def parse_program(
     validate(document, kind, "", report, f"the {kind}")
     nodes, broken = _nodes(document, report)
     edges, mentioned = _edges(document, report)
+    is_connected = _check_connected(document, nodes, report)
     outputs, unclear = _outputs(document)
     return ProgramSpec(
         id=_name(document, "id"),
@@ -119,7 +120,7 @@ def parse_program(
         broken_nodes=frozenset(broken),
         edges=edges,
         mentioned=mentioned | unclear,
-        is_whole=_is_whole(document),
+        is_whole=is_connected and _is_whole(document),
         span=document.span,
         declared=_declared(document),
     )
@@ -160,6 +161,16 @@ def _unread(document: Mapping) -> Iterator[str]:
         if isinstance(found, Mapping):
             known = {name for name, _ in _entries(document, section, *keys)}
             yield from (f"{section}.{name}" for name in found.entries if name not in known)
+
+
+def _check_connected(document: Mapping, nodes: MappingOf[str, NodeSpec], report: Report) -> bool:
+    """Whether there are edges at all, where there are nodes to connect; without any, each node would be at fault."""
+    edges = document.entries.get("edges")
+    if edges is None or not isinstance(edges.value, Sequence) or edges.value.items or len(nodes) < 2:
+        return True
+    help = ["connect them: `- node.port -> node.port`"]
+    report.add(codes.BAD_VALUE, edges.key, f"there are {len(nodes)} nodes and no edges", help=help)
+    return False
 
 
 def _is_whole(document: Mapping) -> bool:

@@ -44,13 +44,13 @@ def _check_producers(node: Node, rings: Set[int], graph: ProgramGraph, report: R
                 continue  # branches of which one runs
             if {first[port].key, edge.key} & rings:
                 continue
-            report.add(
-                codes.TWO_PRODUCERS,
-                edge.spec.target.span,
-                f"`{edge.spec.target}` has two producers, `{first[port].spec.source}` and `{edge.spec.source}`",
-                labels=[Label(span=first[port].spec.target.span, text="already fed here")],
-                help=["join the two with an op such as `concat` or `add`, or remove one edge"],
-            )
+            one, other = first[port].spec.source, edge.spec.source
+            message = f"`{edge.spec.target}` has two producers, `{one}` and `{other}`"
+            help = ["join the two with an op such as `concat` or `add`, or remove one edge"]
+            if (one.node, one.port) == (other.node, other.port):
+                message, help = f"`{edge.spec.target}` is fed by `{other}` twice", ["remove one of the edges"]
+            label = Label(span=first[port].spec.target.span, text="already fed here")
+            report.add(codes.TWO_PRODUCERS, edge.spec.target.span, message, labels=[label], help=help)
 
 
 def _has_condition(edge: Edge, graph: ProgramGraph) -> bool:
@@ -70,9 +70,16 @@ def _check_required(
                 codes.MISSING_INPUT,
                 node.span,
                 f"input `{node.id}.{port.name}` has no producer",
-                note=f"{node.label} needs {replace(port.pattern, vocabulary=None).short}",
+                note=f"{node.label} needs {_needed(port)}",
                 help=_candidates(node.id, port, by_base),
             )
+
+
+def _needed(port: Port) -> str:
+    """What a port takes, as people say it."""
+    if port.pattern.base.startswith("?"):
+        return "a stream of items" if port.pattern.is_items else "a value of any kind"
+    return replace(port.pattern, vocabulary=None).short
 
 
 def _producers_by_base(graph: ProgramGraph, meant: Meant) -> dict[str, list[str]]:

@@ -86,6 +86,11 @@ FORM = [
     ),
     program("an output that is a list", "OF1103", "text: reply.text", "text: «[reply.text]»"),
     whole("nodes as a list", "OF1103", PROGRAM + "nodes: «[x]»\nedges: []\n"),
+    whole(
+        "no edges at all",
+        "OF1104",
+        PROGRAM + "nodes: {t: {op: tokenize, with: tokenizer}, d: {op: detokenize, with: tokenizer}}\n«edges»: []\n",
+    ),
     whole("edges as a mapping", "OF1103", PROGRAM + "nodes: {t: {op: tokenize, with: tokenizer}}\nedges: «{a: b}»\n"),
     program("each as a word", "OF1103", "{loop: speak, each: true}", "{loop: speak, each: «on»}", "`true`"),
     program("each as a number", "OF1103", "{loop: speak, each: true}", "{loop: speak, each: «1»}"),

@@ -158,6 +158,27 @@ GRAPH = [
         "  «think»:    {loop: think, each: true}",
         "remove `each: true`",
     ),
+    program(
+        "an edge that runs backwards",
+        "OF1105",
+        "tokenize.tokens -> think.prompt",
+        "«think.prompt -> tokenize.tokens»",
+        "`tokenize.tokens -> think.prompt`",
+    ),
+    program(
+        "an edge that runs back to an input",
+        "OF1105",
+        "prompt -> tokenize.messages",
+        "«tokenize.messages -> prompt»",
+        "`prompt -> tokenize.messages`",
+    ),
+    program(
+        "an edge to a program output",
+        "OF1105",
+        "  - wave.audio ~> join.items",
+        "  - wave.audio ~> join.items\n  - reply.text -> «text»",
+        "outputs:",
+    ),
     # types
     program("text where tokens are needed", "OF2101", "tokenize.tokens -> think.prompt", "«prompt» -> think.prompt"),
     program("tokens where text is needed", "OF2101", "reply.text ~> segment.text", "«think.tokens» ~> segment.text"),
