@@ -41,7 +41,7 @@ def test_a_file_of_six_megabytes_without_aliases_is_read(tmp_path: Path) -> None
     nodes = "".join(f"  node_{i}: {{op: join}}  # {'x' * 200}\n" for i in range(25_000))
     path = tmp_path / "large.graph.yaml"
     edges = "inputs: {}\noutputs: {y: node_0.samples}\n"
-    path.write_text(f"omniflow: 1\nkind: graph\nid: large\n{edges}nodes:\n{nodes}edges: []\n")
+    path.write_text(f"omniflow: 1\nkind: graph\nid: large\n{edges}nodes:\n{nodes}edges: [node_1.samples -> node_0.items]\n")
     assert path.stat().st_size > 5_000_000
     compilation = compile_file(path, Options())
     assert not compilation.report.num_errors, render_report(compilation.report, compilation.sources)
