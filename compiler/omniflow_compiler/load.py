@@ -188,7 +188,6 @@ _PROBLEMS = {
     "found undefined alias": "an alias stands for a value that is not there; quote a text that begins with `*`",
     "but found another document": "a file is one document, and a second one begins here",
     "did not find expected <document start>": "the file goes on after its end; look at the indentation",
-    "exceeded maximum depth": "nested too deeply",
 }
 
 
@@ -206,13 +205,20 @@ def _report_syntax(error: yaml.MarkedYAMLError, source: Source, report: Report) 
     """A fault of the text, with the place where the unfinished part begins."""
     mark = error.problem_mark or error.context_mark
     problem = str(error.problem)
+    if problem.startswith("exceeded maximum nesting depth"):
+        report.add(codes.ALIAS_BUDGET, _mark_span(source.name, mark), f"nested deeper than {MAX_DEPTH} levels")
+        return
     message = next((meaning for said, meaning in _PROBLEMS.items() if problem.startswith(said)), problem)
     labels = []
     begin = error.context_mark
     if begin is not None and mark is not None and begin.line != mark.line:
         text = next((meaning for said, meaning in _OPEN.items() if said in str(error.context)), "it begins here")
         labels = [Label(span=_mark_span(source.name, begin), text=text)]
-    report.add(codes.SYNTAX, _mark_span(source.name, mark), f"not valid YAML: {message}", labels=labels)
+    span = _mark_span(source.name, mark)
+    if span.line > len(source.lines) > 0:  # at the end of the file: shown behind its last line
+        end = len(source.lines[-1]) + 1
+        span = Span(source.name, len(source.lines), end, len(source.lines), end)
+    report.add(codes.SYNTAX, span, f"not valid YAML: {message}", labels=labels)
 
 
 def _read_suppressions(source: Source, tree: Tree, report: Report) -> None:

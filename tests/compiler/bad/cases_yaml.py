@@ -18,6 +18,13 @@ def card(name: str, code: str, old: str, new: str, help: str = "") -> Bad:
 YAML = [
     program("an unclosed brace", "OF1003", "  think:    {loop: think}", "  think:    {loop: think\n  rest«:» x"),
     program("an unclosed bracket", "OF1003", "edges:\n", "edges: [\n"),
+    Bad(
+        name="a file that ends inside a list",
+        codes=["OF1003"],
+        change={P: [("  - wave.audio ~> join.items\n", "  - wave.audio ~> join.items\nlints: [«»\n")]},
+        base=SPEECH,
+    ),
+    program("a nesting that the reader of YAML refuses", "OF1005", "card: null-speech", f"card: {'[' * 2000}"),
     program("a tab as indentation", "OF1003", "  think:    {loop: think}", "«\t»think:    {loop: think}"),
     program("an unclosed quote", "OF1003", "card: null-speech", 'card: "null-speech'),
     program("a stray quote", "OF1003", "title: The", "title: 'x' «T»he"),
