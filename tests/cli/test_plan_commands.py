@@ -130,6 +130,12 @@ def test_fmt_is_a_filter_too(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "omniflow: 1\nkind: card\n")
 
 
+def test_fmt_says_of_a_file_that_is_no_spec_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "notes.txt").write_text("hello world\n")
+    assert format_files([tmp_path / "notes.txt"], check=False) == 1
+    assert "notes.txt: it is no spec: a spec is a mapping" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_schemas_are_printed_as_json(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert print_schema(kind, []) == 0

@@ -24,8 +24,10 @@ class FormatError(Exception):
 def format_text(source: Source, report: Report) -> str | None:
     """The canonical text of a spec; None when it cannot be read, with the reason in the report. Errors: FormatError."""
     tree = read_text(source, report)
-    if not isinstance(tree, Mapping) or report.num_errors:
+    if tree is None or report.num_errors:
         return None
+    if not isinstance(tree, Mapping):
+        raise FormatError(f"{source.name}: it is no spec: a spec is a mapping of keys to values")
     kind = kind_of(tree, Report())
     text = source.text.replace("\r\n", "\n").replace("\r", "\n").removeprefix("\ufeff")
     odd = ODD_BREAKS.search(text)
