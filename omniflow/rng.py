@@ -17,9 +17,15 @@ DERIVED, TORCH = "derived", "torch"
 
 def own_generator(rng: str, seed: int) -> torch.Generator | None:
     """The generator that a request draws everything from; None when its draws are derived. Errors: InputError."""
+    _check_seed(seed)
     if rng not in (DERIVED, TORCH):
         raise InputError(f"rng must be {DERIVED} or {TORCH}, not {rng}")
     return torch.Generator().manual_seed(seed) if rng == TORCH else None
+
+
+def _check_seed(seed: object) -> None:
+    if not isinstance(seed, int) or not 0 <= seed < 2**63:
+        raise InputError(f"seed must be a whole number from 0 to {2**63 - 1}, not {seed!r}")
 
 
 class Source:

@@ -37,6 +37,14 @@ def test_inputs_that_do_not_fit_are_named(inputs: dict[str, Any], said: str) -> 
     assert running.is_idle
 
 
+@pytest.mark.parametrize("seed", [-1, 1.5, "a", 2**63])
+def test_a_seed_that_is_none_is_refused(seed: Any) -> None:
+    running = engine()
+    with pytest.raises(InputError, match="seed must be a whole number from 0"):
+        running.submit({"prompt": "x"}, seed=seed)
+    assert running.is_idle
+
+
 @pytest.mark.parametrize(
     ("params", "said"),
     [
