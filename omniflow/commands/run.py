@@ -31,6 +31,7 @@ from omniflow_compiler.reader import read_schedule
 from omniflow_compiler.schedule import Schedule, ScheduleError
 
 OK, FAILED, MISUSED, INTERRUPTED = 0, 1, 2, 130
+RECORD = "run.json"
 
 
 def run(
@@ -115,14 +116,11 @@ def _stopping_at_units(engine: Engine, request: int) -> Iterator[None]:
 
 def _report(engine: Engine, result: Result, out: Path, *, as_json: bool) -> int:
     """Writes the files of a run that went through or was stopped; a failed run leaves the folder as it was."""
+    record = result.record
     if result.state in (State.DONE, State.CANCELLED):
-        for file in _artefacts(engine, result):
-            write_bytes(out / file.name, file.data)
-        if result.state is State.DONE:
-            for stale in (path for spec in engine.schedule.outputs for path in out.glob(f"{spec.name}.partial.*")):
-                stale.unlink(missing_ok=True)
+        record = _write(engine, result, out)
     if as_json:
-        print(json.dumps(result.record, indent=1, ensure_ascii=False))
+        print(json.dumps(record, indent=1, ensure_ascii=False))
     if result.state is State.CANCELLED:
         return _say("interrupted; what was whole is kept", INTERRUPTED)
     if result.state is not State.DONE:
@@ -131,15 +129,41 @@ def _report(engine: Engine, result: Result, out: Path, *, as_json: bool) -> int:
     return OK
 
 
+def _write(engine: Engine, result: Result, out: Path) -> Mapping[str, Any]:
+    """Writes outputs, trace and, last, the record, which names them all; what an earlier run left then goes.
+
+    A run that was stopped takes nothing away. Returns the record.
+    """
+    artefacts = list(_artefacts(engine, result))
+    names = sorted([*(file.name for file in artefacts), RECORD])
+    record = {**result.record, "files": names}
+    text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
+    earlier = _earlier(out) if result.state is State.DONE else set()
+    for file in (*artefacts, Artefact(name=RECORD, data=text.encode())):
+        write_bytes(out / file.name, file.data)
+    for name in earlier.difference(names):
+        (out / name).unlink(missing_ok=True)
+    return record
+
+
+def _earlier(out: Path) -> set[str]:
+    """The files that earlier runs left there, as their record names them, and outputs that were cut off."""
+    try:
+        record = json.loads((out / RECORD).read_text("utf-8"))
+        files = [*record["files"], *(path.name for name in record["outputs"] for path in out.glob(f"{name}.partial.*"))]
+        return {name for name in files if Path(name).name == name and (out / name).is_file()}
+    except (OSError, ValueError, KeyError, TypeError):
+        return set()
+
+
 def _artefacts(engine: Engine, result: Result) -> Iterator[Artefact]:
-    """Outputs first, the record of them last."""
+    """Outputs and the trace."""
     for spec in engine.schedule.outputs:
         known = result.record["outputs"].get(spec.name)
         if known is not None and (known["whole"] or known["elements"]):
             yield artefact(spec, result.outputs[spec.name], is_whole=known["whole"])
     if engine.trace is not None:
         yield Artefact(name="trace.json", data=chrome_trace(engine.trace, engine.schedule).encode())
-    yield Artefact(name="run.json", data=(json.dumps(result.record, indent=1, ensure_ascii=False) + "\n").encode())
 
 
 def closing_line(record: Mapping[str, Any]) -> str:

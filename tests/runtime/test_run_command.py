@@ -185,3 +185,11 @@ def test_files_are_fresh_every_time(tmp_path: Path) -> None:
     started = time.time() - 2
     assert run(tmp_path) == 0
     assert all(path.stat().st_mtime >= started for path in tmp_path.iterdir())
+
+
+def test_what_an_earlier_run_left_does_not_pass_for_this_ones(tmp_path: Path) -> None:
+    (tmp_path / "notes.wav").write_bytes(b"mine")
+    assert run(tmp_path) == 0
+    assert run(tmp_path, program=speech(("text",)), trace=False) == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["notes.wav", "run.json", "text.txt"]
+    assert json.loads((tmp_path / "run.json").read_text())["files"] == ["run.json", "text.txt"]
