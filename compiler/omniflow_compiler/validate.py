@@ -86,7 +86,10 @@ class _Walk:
             schema = definition(self.kind, schema["$ref"].removeprefix("#/$defs/"))
         if "type" in schema and not self._has_type(tree, schema["type"], what, at):
             return
-        if isinstance(tree, Mapping):
+        if "enum" in schema and not isinstance(tree, Scalar):
+            message = f"{what} is {_kind_name(tree)}, expected {schema.get('title', 'text')}"
+            self._add(codes.WRONG_TYPE, first_line(tree), message)
+        elif isinstance(tree, Mapping):
             self._mapping(tree, schema, what, at)
         elif isinstance(tree, Sequence):
             self._sequence(tree, schema, what, at)

@@ -40,8 +40,8 @@ def test_a_hostile_file_is_refused_with_a_place_and_at_once(spec: Path) -> None:
 def test_a_file_of_six_megabytes_without_aliases_is_read(tmp_path: Path) -> None:
     nodes = "".join(f"  node_{i}: {{op: join}}  # {'x' * 200}\n" for i in range(25_000))
     path = tmp_path / "large.graph.yaml"
-    edges = "inputs: {}\noutputs: {y: node_0.samples}\n"
-    path.write_text(f"omniflow: 1\nkind: graph\nid: large\n{edges}nodes:\n{nodes}edges: [node_1.samples -> node_0.items]\n")
+    ports, edges = "inputs: {}\noutputs: {y: node_0.samples}\n", "edges: [node_1.samples -> node_0.items]\n"
+    path.write_text(f"omniflow: 1\nkind: graph\nid: large\n{ports}nodes:\n{nodes}{edges}")
     assert path.stat().st_size > 5_000_000
     compilation = compile_file(path, Options())
     assert not compilation.report.num_errors, render_report(compilation.report, compilation.sources)
