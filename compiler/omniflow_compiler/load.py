@@ -20,7 +20,7 @@ from omniflow_compiler import codes
 from omniflow_compiler.diagnostics import Label, Report
 from omniflow_compiler.levels import Suppression, suppressions
 from omniflow_compiler.quantities import show_bytes
-from omniflow_compiler.reads import MAX_FILE_BYTES, note_file, read_bytes
+from omniflow_compiler.reads import MAX_FILE_BYTES, note_file, num_bytes, read_bytes
 from omniflow_compiler.source import Source, SourceSet, Span
 from omniflow_compiler.suggest import did_you_mean
 
@@ -125,7 +125,7 @@ def read_source(path: Path, sources: SourceSet, report: Report) -> Source | None
     """The file's text, bounded in size; None with the reason in the report."""
     here = Span(sources.name_of(path), 1, 1, 1, 1)
     try:
-        size = path.stat().st_size
+        size = num_bytes(path)
         content = read_bytes(path) if size <= MAX_FILE_BYTES else b""
         size = max(size, len(content))  # what is no file of a disk tells no size
         if size > MAX_FILE_BYTES:

@@ -58,10 +58,22 @@ def holding(contents: Mapping[Path, bytes]) -> Iterator[None]:
         _HELD.reset(token)
 
 
+def _held(path: Path) -> bytes | None:
+    """The text of an editor for that path, which need not be on disk."""
+    held = _HELD.get()
+    return None if held is None else held.get(path.resolve())
+
+
+def num_bytes(path: Path) -> int:
+    """The size of what `read_bytes` would read, told before it is read. Errors: OSError."""
+    content = _held(path)
+    return path.stat().st_size if content is None else len(content)
+
+
 def read_bytes(path: Path) -> bytes:
     """What a file holds, cut one byte above the limit. Errors: OSError."""
-    held = _HELD.get()
-    if held is not None and (content := held.get(path.resolve())) is not None:
+    content = _held(path)
+    if content is not None:
         return content[: MAX_FILE_BYTES + 1]
     with path.open("rb") as file:
         return file.read(MAX_FILE_BYTES + 1)
