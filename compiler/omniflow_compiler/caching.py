@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+
 from omniflow_compiler import codes
+from omniflow_compiler.checkpoint import read_part
 from omniflow_compiler.diagnostics import Label, Report
 from omniflow_compiler.graph import Component
+from omniflow_compiler.quantities import show_bytes
 from omniflow_compiler.spec import CacheSpec, CardSpec, LoopSpec
 
 KINDS = {"ar_decode": "paged_kv", "encode": "features"}  # the kind of cache by kind of loop
 WHAT = {"paged_kv": "keys and values", "features": "what an encoder gave"}
+PROMPT = 1  # tokens that every prompt has at least
 
 
-def check_cache(loop: LoopSpec, component: Component, card: CardSpec, report: Report) -> None:
-    """Reports a cache of another kind, and a beginning that cannot be reused."""
+def check_cache(
+    loop: LoopSpec, component: Component, card: CardSpec, attributes: Mapping[str, object], report: Report
+) -> None:
+    """Reports a cache of another kind, a beginning that cannot be reused, and room for less than one sequence."""
     cache = card.caches.get(loop.cache.text) if loop.cache is not None else None
     if loop.cache is None or cache is None or cache.kind not in WHAT:
         return
@@ -29,6 +37,45 @@ def check_cache(loop: LoopSpec, component: Component, card: CardSpec, report: Re
             labels=[Label(span=cache.name.span, text="`reuse: prefix` is written here")],
             help=[f"give loop `{loop.name.text}` a cache of its own, without `reuse`"],
         )
+    elif cache.kind == "paged_kv":
+        _check_room(loop, component, cache, attributes.get("max_tokens"), report)
+
+
+def _check_room(loop: LoopSpec, component: Component, cache: CacheSpec, most: object, report: Report) -> None:
+    """A sequence leases its prompt and its bound at once; a bound that depends on other loops may still fit."""
+    size, written = component.kv_bytes_per_token, loop.attributes.get("max_tokens")
+    if cache.block_tokens < 1 or written is None or not isinstance(most, int):
+        return  # reported where they are read, or known only when other loops have ended
+    if not size or not _is_certain(component):
+        return
+    tokens = math.ceil(cache.max_bytes // size / cache.block_tokens) * cache.block_tokens
+    if most + PROMPT <= tokens:
+        return
+    need = math.ceil((most + PROMPT) / cache.block_tokens) * cache.block_tokens * size
+    help = [f"write `max_bytes: {_size(need)}` or more, and what longer prompts need"]
+    if tokens > PROMPT:
+        help.append(f"or `max_tokens: {tokens - PROMPT}` or less in loop `{loop.name.text}`")
+    report.add(
+        codes.CACHE_ROOM,
+        cache.bytes_span,
+        f"cache `{cache.name.text}` holds {tokens} tokens of `{component.signature.use}`, and every sequence of loop "
+        f"`{loop.name.text}` needs {most + PROMPT} at least",
+        note=f"{show_bytes(size)} a token",
+        labels=[Label(span=written.span, text=f"{most} new tokens, behind a prompt")],
+        help=help,
+    )
+
+
+def _is_certain(component: Component) -> bool:
+    """Whether what a token takes is known, and not assumed for want of a checkpoint."""
+    size = component.signature.kv_bytes_per_token
+    return isinstance(size, int) or bool(read_part(component.spec.source, size.file))
+
+
+def _size(num_bytes: int) -> str:
+    """As it may be written in a card, rounded up to whole units."""
+    unit, name = ((1 << 20), "MiB") if num_bytes >= 1 << 20 else ((1 << 10), "KiB")
+    return f"{math.ceil(num_bytes / unit)} {name}"
 
 
 def _fitting(loop: LoopSpec, card: CardSpec, cache: CacheSpec) -> list[str]:

@@ -105,6 +105,7 @@ OUTLIVES = _code("OF2208", "loop may outlive the stream it reads", level="warnin
 GUIDANCE = _code("OF2301", "guidance is on but its unconditional branch is missing")
 HANDED = _code("OF2302", "cache leaves the component that wrote it")
 OVER_BUDGET = _code("OF2401", "memory over budget")
+CACHE_ROOM = _code("OF2402", "cache has no room for one sequence")
 
 MAYBE_UNFED = _code("OF2501", "node may run while nothing feeds it", lint=True)
 OVERLAP = _code("OF2502", "two producers of one port may run together")

@@ -16,7 +16,7 @@ from omniflow_compiler.types import Type
 class Component:
     """A component of the card with its signature; `sizes` that only a checkpoint knows are absent.
 
-    `num_quantized` of its parameters are held as its attribute `quantize` says.
+    `num_quantized` of its parameters are held as its attribute `quantize` says; `kv_bytes_per_token` is in its dtype.
     """
 
     spec: ComponentSpec
@@ -25,6 +25,7 @@ class Component:
     attributes: Mapping[str, object]
     num_parameters: int
     num_quantized: int = 0
+    kv_bytes_per_token: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

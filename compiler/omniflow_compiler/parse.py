@@ -317,6 +317,7 @@ def _caches(document: Mapping, report: Report) -> Iterator[tuple[str, CacheSpec]
                 name=Name(text=name, span=entry.key),
                 kind=_text(tree, "kind"),
                 max_bytes=max_bytes or 1 << 20,
+                bytes_span=size.span,
                 block_tokens=block.value if isinstance(block, Scalar) and isinstance(block.value, int) else 16,
                 reuse="" if _text(tree, "kind") == "features" else _text(tree, "reuse"),
             ),

@@ -21,6 +21,7 @@ from omniflow_compiler.prescribed import prescribed, sized_ports
 from omniflow_compiler.source import Span
 from omniflow_compiler.spec import CardSpec, ComponentSpec, LoopSpec, Name, NodeSpec, ProgramSpec
 from omniflow_compiler.suggest import did_you_mean, nearest
+from omniflow_compiler.types import DTYPE_BYTES
 
 _OF_COMPONENT = ("from", "dtype", "device")
 _OF_LOOP = ("cache", "inner")
@@ -56,8 +57,14 @@ def _component(spec: ComponentSpec, signature: ExpertSignature, report: Report) 
         sizes={name: size for name, size in sizes.items() if size is not None},
         attributes=attributes,
         num_parameters=parameters,
+        kv_bytes_per_token=_kv_bytes(spec, signature),
         num_quantized=read_size(signature.num_quantized.get(str(attributes.get("quantize")), 0), spec.source) or 0,
     )
+
+
+def _kv_bytes(spec: ComponentSpec, signature: ExpertSignature) -> int:
+    size = read_size(signature.kv_bytes_per_token, spec.source) or 0
+    return size * DTYPE_BYTES.get(spec.dtype, 4) // DTYPE_BYTES["float32"]
 
 
 def _measured(spec: ComponentSpec, signature: ExpertSignature, parameters: int) -> ExpertSignature:
@@ -102,7 +109,7 @@ def _loop(
         _wrong_role(name, spec, component, components, report)
         return None
     _check_ids(attributes, spec, component, report)
-    check_cache(spec, component, card, report)
+    check_cache(spec, component, card, attributes, report)
     inner = resolve_inner(spec, card, components, library, report)
     if inner is None and spec.inner is not None:
         return None

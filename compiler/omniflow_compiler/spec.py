@@ -72,6 +72,7 @@ class CacheSpec:
     name: Name
     kind: str
     max_bytes: int
+    bytes_span: Span
     block_tokens: int
     reuse: str
 

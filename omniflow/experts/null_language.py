@@ -162,7 +162,7 @@ def arena_of(cache: Cache | None) -> ExtentLedger:
     """The accounting of a cache; these experts keep no keys and values."""
     tokens = cache.block_tokens if cache else 16
     num_bytes = cache.max_bytes if cache else 4 << 20
-    return ExtentLedger(num_blocks=max(num_bytes // (tokens * WIDTH * 4), 1), block_tokens=tokens)
+    return ExtentLedger(num_blocks=max(-(-(num_bytes // (WIDTH * 4)) // tokens), 1), block_tokens=tokens)
 
 
 def load_thinker(spec: Expert, cache: Cache | None) -> NullThinker:

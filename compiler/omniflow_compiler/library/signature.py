@@ -129,7 +129,7 @@ class ExpertSignature:
     needs_source: bool = False
     install: str = ""  # the command that installs its weights
     rows: tuple[str, ...] = ()  # names that `when_empty: {hold: ...}` may use
-    kv_bytes_per_token: int = 0
+    kv_bytes_per_token: int | FromConfig = 0  # of keys and values in float32
     forks: bool = False  # a sequence can begin with what another one has cached
     hop: int = 0  # output elements per input element of a stream decoder
     strides: tuple[int, ...] = ()  # of a causal decoder that drops its tail

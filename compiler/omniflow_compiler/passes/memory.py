@@ -100,11 +100,10 @@ def _state_bytes(node: Node, bounds: Mapping[str, int]) -> int:
     """Keys and values of loops that lease from no cache, for as many tokens as they may decode."""
     total = 0
     for loop, component in zip(node.loop_specs, node.components, strict=False):
-        if loop.cache is None and component.signature.kv_bytes_per_token:
+        if loop.cache is None and component.kv_bytes_per_token:
             inner = node.inner is not None and loop is node.inner.spec
             tokens = node.inner.length if inner and node.inner else bounds.get(node.id, DEFAULT_LENGTH)
-            scale = DTYPE_BYTES.get(component.spec.dtype, 4)  # signatures count float32
-            total += tokens * component.signature.kv_bytes_per_token * scale // 4
+            total += tokens * component.kv_bytes_per_token
     return total
 
 

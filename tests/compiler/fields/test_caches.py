@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -139,3 +140,43 @@ def test_a_session_of_a_kind_of_loop_that_has_none_is_an_unknown_key(tmp_path: P
     (fault,) = faults(compilation)
     assert fault.code == codes.UNKNOWN_KEY.id
     assert line_of(compilation, fault) == "session"
+
+
+def test_a_cache_with_room_for_a_prompt_of_one_token_is_fine_and_a_block_less_is_not(tmp_path: Path) -> None:
+    # 9 new tokens and one of a prompt are two blocks of 8 tokens, 64 bytes each
+    for size, found in ((1024, []), (1000, []), (512, [codes.CACHE_ROOM.id])):
+        compilation = compiled(tmp_path, ("max_bytes: 1 MiB", f"max_bytes: {size}"))
+        assert [fault.code for fault in compilation.report] == found, size
+
+
+def test_what_a_token_takes_is_read_from_the_checkpoint_and_halves_with_the_dtype(tmp_path: Path) -> None:
+    config = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    card = f"""components:
+  lm: {{use: hf.decoder, from: {tmp_path}, dtype: DTYPE}}
+loops:
+  say: {{kind: ar_decode, binds: lm, max_tokens: 16, cache: kv}}
+caches:
+  kv: {{kind: paged_kv, max_bytes: 4 KiB, block_tokens: 1}}
+"""
+    program = """inputs: {ids: "tokens[P]"}
+outputs: {ids: say.tokens}
+nodes: {say: {loop: say}}
+edges: [ids -> say.prompt]
+"""
+    full = check(tmp_path, card.replace("DTYPE", "float32"), program)
+    (fault,) = full.report
+    assert fault.code == codes.CACHE_ROOM.id
+    assert "holds 8 tokens" in fault.message  # 2 layers x (keys, values) x 2 heads x 16 x 4 bytes
+    assert "needs 17" in fault.message
+    (fault,) = check(tmp_path, card.replace("DTYPE", "bfloat16"), program).report
+    assert "holds 16 tokens" in fault.message
+    unknown = card.replace(str(tmp_path), "nowhere").replace("DTYPE", "float32")
+    assert not list(check(tmp_path, unknown, program).report)
+
+
+def test_a_bound_that_depends_on_another_loop_is_not_held_against_the_cache(tmp_path: Path) -> None:
+    loop = "  more: {kind: ar_decode, binds: lm, max_tokens: 100 * say.tokens, cache: small}\n"
+    cache = "  small: {kind: paged_kv, max_bytes: 1 KiB}\n"
+    changes = (("  read: {", f"{loop}  read: {{"), ("  kept: {k", f"{cache}  kept: {{k"))
+    assert codes.CACHE_ROOM.id not in [fault.code for fault in compiled(tmp_path, *changes).report]

@@ -10,6 +10,7 @@ from math import prod
 from typing import Any
 
 from omniflow_compiler.library.experts.flow_schedule import flow_schedule
+from omniflow_compiler.library.experts.kv_bytes import kv_bytes
 from omniflow_compiler.library.experts.wan import VIDEO
 from omniflow_compiler.library.signature import ExpertSignature, FromConfig, Port, Ports
 
@@ -91,7 +92,7 @@ SIGNATURES = (
         },
         serves={"ar_decode": _READ, "diffusion_denoise": _FILM},
         guided={"diffusion_denoise": "unconditional"}, prescribes={"diffusion_denoise": flow_schedule("trained")},
-        kv_bytes_per_token=36 * 2 * 8 * 128 * 2,
+        kv_bytes_per_token=FromConfig(path="", file=_MIXTURE, read=kv_bytes, default=36 * 2 * 8 * 128 * 4),
         unit_seconds={"ar_prefill": 0.1, "ar_token": 0.03, "diffusion_step": 2.0},
         doc="A mixture of transformers, from `transformer/`: experts that understand and experts that generate.",
     ),

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from math import ceil, prod
 from typing import Any
 
+from omniflow_compiler.library.experts.kv_bytes import kv_bytes
 from omniflow_compiler.library.signature import ExpertSignature, FromConfig, Port, Ports
 
 
@@ -47,7 +48,8 @@ SIGNATURES = (
             "text_bos": FromConfig(path="bos_token_id", default=128000),
             "text_end": FromConfig(path="eos_token_id", default=128001),
         },
-        num_parameters=1_230_000_000, kv_bytes_per_token=16 * 2 * 8 * 64 * 4,
+        num_parameters=1_230_000_000,
+        kv_bytes_per_token=FromConfig(path="", read=kv_bytes, default=16 * 2 * 8 * 64 * 4),
         unit_seconds={"ar_prefill": 0.5, "ar_token": 0.2},
         doc="A Llama over text and frames: the first code of 12.5 frames a second.",
     ),
@@ -65,7 +67,8 @@ SIGNATURES = (
             "codes": FromConfig(path="depth_decoder_config.vocab_size", default=2051), "known_codes": _KNOWN,
             "further": FromConfig(path="num_codebooks", default=31, read=lambda v: v - 1),
         },
-        num_parameters=320_000_000, kv_bytes_per_token=4 * 2 * 2 * 128 * 4,
+        num_parameters=320_000_000,
+        kv_bytes_per_token=FromConfig(path="depth_decoder_config", read=kv_bytes, default=4 * 2 * 2 * 128 * 4),
         unit_seconds={"ar_prefill": 0.01, "ar_token": 0.01},
         doc="A small Llama inside each frame: the further codes, each through a head of its own.",
     ),

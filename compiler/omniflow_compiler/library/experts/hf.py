@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from omniflow_compiler.library.experts.kv_bytes import kv_bytes
 from omniflow_compiler.library.signature import Attribute, ExpertSignature, FromConfig, Port, Ports, Prescribed
 
 _VOCABULARY = FromConfig(path="vocab_size")
@@ -87,6 +88,7 @@ SIGNATURES = (
             "int8": FromConfig(path="", default=0, read=_matrices),
             "int4": FromConfig(path="", default=0, read=_layers),
         },
+        kv_bytes_per_token=FromConfig(path="", default=0, read=kv_bytes),
         forks=True,
         unit_seconds={"ar_prefill": 0.1, "ar_token": 0.03},
         prescribes={

@@ -17,7 +17,7 @@ def _null(signature: ExpertSignature) -> ExpertSignature:
         use=signature.use.replace("smol.", "null."),
         sizes={**signature.sizes, **_SIZES.get(signature.use, {})},
         num_parameters=10_000 if signature.num_parameters else 0,
-        kv_bytes_per_token=256 if signature.kv_bytes_per_token else 0,
+        kv_bytes_per_token=64 if signature.kv_bytes_per_token else 0,
         unit_seconds=dict.fromkeys(signature.unit_seconds, 0.0001),
         install="",
         doc=f"Tiny random stand-in for `{signature.use}`.",
@@ -73,7 +73,7 @@ _FRAMES = (
                 ),
             )
         },
-        kv_bytes_per_token=256, unit_seconds={"ar_prefill": 100e-6, "ar_token": 100e-6},
+        kv_bytes_per_token=64, unit_seconds={"ar_prefill": 100e-6, "ar_token": 100e-6},
         doc="Tiny random model of text that answers in frames of four codes.",
     ),
     ExpertSignature(
@@ -84,7 +84,7 @@ _FRAMES = (
                 outputs=(Port(name="tokens", type="tokens[G] < codes", streams=True),),
             )
         },
-        kv_bytes_per_token=256, unit_seconds={"ar_prefill": 100e-6, "ar_token": 100e-6},
+        kv_bytes_per_token=64, unit_seconds={"ar_prefill": 100e-6, "ar_token": 100e-6},
         doc="Tiny random model of the further codes of a frame.",
     ),
     ExpertSignature(

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from omniflow_compiler.library.experts.kv_bytes import kv_bytes
 from omniflow_compiler.library.signature import ExpertSignature, FromConfig, Port, Ports
 
 Section = Mapping[str, Any]
@@ -117,7 +118,7 @@ SIGNATURES = (
             "text_pad": FromConfig(path=f"{_TALKER}.tts_text_pad_token_id", default=151859),
         },
         num_parameters=FromConfig(path=f"{_THINKER}.text_config", default=7_615_616_512, read=_language_model),
-        kv_bytes_per_token=28 * 2 * 4 * 128 * 4,
+        kv_bytes_per_token=FromConfig(path=f"{_THINKER}.text_config", read=kv_bytes, default=28 * 2 * 4 * 128 * 4),
         unit_seconds={"ar_prefill": 1.0, "ar_token": 0.5},
         doc="The language model of the thinker; its towers are experts of their own.",
     ),
@@ -166,7 +167,7 @@ SIGNATURES = (
             "codec_mask": FromConfig(path=f"{_TALKER}.tts_codec_mask_token_id", default=8296),
         },
         num_parameters=FromConfig(path=_TALKER, default=1_350_000_000, read=_language_model),
-        kv_bytes_per_token=24 * 2 * 4 * 128 * 4,
+        kv_bytes_per_token=FromConfig(path=_TALKER, read=kv_bytes, default=24 * 2 * 4 * 128 * 4),
         unit_seconds={"ar_prefill": 0.3, "ar_token": 0.1},
         doc="The speech model: rows of the thinker's space in, 50 codec ids a second out.",
     ),

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from math import prod
 from typing import Any
 
+from omniflow_compiler.library.experts.kv_bytes import kv_bytes
 from omniflow_compiler.library.signature import ExpertSignature, FromConfig, Port, Ports
 
 _THINKER, _TALKER, _CODE2WAV = "thinker_config", "talker_config", "code2wav_config"
@@ -100,7 +101,8 @@ SIGNATURES = (
             "speech_bos": _id("tts_bos_token_id", 151672),
             "speech_end": _id("tts_eos_token_id", 151673),
         },
-        num_parameters=30_532_122_624, kv_bytes_per_token=48 * 2 * 4 * 128 * 4,
+        num_parameters=30_532_122_624,
+        kv_bytes_per_token=FromConfig(path=f"{_THINKER}.text_config", read=kv_bytes, default=48 * 2 * 4 * 128 * 4),
         unit_seconds={"ar_prefill": 1.0, "ar_token": 0.5},
         doc="The language model of the thinker, a mixture of experts; its towers are experts of their own.",
     ),
@@ -142,7 +144,8 @@ SIGNATURES = (
             "think_bos": _id(f"{_TALKER}.codec_think_bos_id", 2156),
             "think_end": _id(f"{_TALKER}.codec_think_eos_id", 2157),
         },
-        num_parameters=3_100_000_000, kv_bytes_per_token=20 * 2 * 2 * 128 * 4,
+        num_parameters=3_100_000_000,
+        kv_bytes_per_token=FromConfig(path=f"{_TALKER}.text_config", read=kv_bytes, default=20 * 2 * 2 * 128 * 4),
         unit_seconds={"ar_prefill": 0.3, "ar_token": 0.1},
         doc="The speech model: the first code of 12.5 frames a second, and the projections into its space.",
     ),
@@ -153,7 +156,8 @@ SIGNATURES = (
             "codes": _id(f"{_TALKER}.code_predictor_config.vocab_size", 2048),
             "further": FromConfig(path=f"{_TALKER}.num_code_groups", default=15, read=lambda v: v - 1),
         },
-        num_parameters=80_000_000, kv_bytes_per_token=5 * 2 * 8 * 128 * 4,
+        num_parameters=80_000_000,
+        kv_bytes_per_token=FromConfig(path=f"{_TALKER}.code_predictor_config", read=kv_bytes, default=5 * 2 * 8 * 128 * 4),
         unit_seconds={"ar_prefill": 0.01, "ar_token": 0.01},
         doc="The further codes of a frame, one after another.",
     ),
