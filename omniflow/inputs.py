@@ -39,6 +39,19 @@ def check_inputs(schedule: Schedule, given: Mapping[str, Any]) -> dict[str, Valu
     return values
 
 
+def check_outputs(schedule: Schedule, wanted: Sequence[str] | None) -> frozenset[str]:
+    """Names of the outputs that a request wants, None for all. Errors: InputError."""
+    known = {spec.name for spec in schedule.outputs}
+    if wanted is None:
+        return frozenset(known)
+    if isinstance(wanted, str) or not wanted:
+        raise InputError(f"outputs are a list of names: {', '.join(sorted(known))}")
+    problems = [_unknown("output", name, known, schedule.program) for name in wanted if name not in known]
+    if problems:
+        raise InputError("; ".join(problems))
+    return frozenset(wanted)
+
+
 def convert(spec: Input, value: Any) -> Value:
     """A Python value as the input's type; lists become tensors. Errors: ValueError, TypeError."""
     base = spec.type.base

@@ -73,7 +73,8 @@ class Metrics:
 
     def render(self, engine: Engine) -> str:
         """The text format of Prometheus, with the engine's gauges as they are now."""
-        samples: list[tuple[str, Labels, float]] = [(name, labels, n) for (name, labels), n in self.totals.items()]
+        totals = dict(self.totals)  # a copy: another thread may be stepping
+        samples: list[tuple[str, Labels, float]] = [(name, labels, n) for (name, labels), n in totals.items()]
         samples += _gauges(engine)
         lines = []
         for name in HELP:

@@ -24,7 +24,7 @@ def check_params(schedule: Schedule, given: Mapping[str, Any]) -> dict[str, dict
 
     Errors: InputError listing every name that is not there and every value that does not fit its declaration.
     """
-    known = {f"{node.id}.{name}": (node, name, attribute) for node in schedule.nodes for name, attribute in _of(node)}
+    known = known_params(schedule)
     found: dict[str, dict[str, Any]] = {}
     problems = []
     for key, value in given.items():
@@ -41,12 +41,17 @@ def check_params(schedule: Schedule, given: Mapping[str, Any]) -> dict[str, dict
     return found
 
 
+def known_params(schedule: Schedule) -> dict[str, tuple[Node, str, Attribute]]:
+    """What a request may set: by `node.attribute`, the node, the attribute's name there and its declaration."""
+    return {f"{node.id}.{name}": (node, name, attribute) for node in schedule.nodes for name, attribute in _of(node)}
+
+
 def read_params(schedule: Schedule, written: Mapping[str, str]) -> dict[str, Any]:
     """Values as they stand on a command line: JSON, or text where the attribute is one; unknown names stay.
 
     Errors: InputError as `check_params`.
     """
-    types = {f"{node.id}.{name}": attribute.type for node in schedule.nodes for name, attribute in _of(node)}
+    types = {key: attribute.type for key, (_, _, attribute) in known_params(schedule).items()}
     values = {key: text if types.get(key) in TEXTS else _json(text) for key, text in written.items()}
     check_params(schedule, values)
     return values

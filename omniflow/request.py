@@ -69,6 +69,7 @@ class Request:
         rollout: bool,
         keep: bool,
         listener: Callable[[Piece], None] | None,
+        outputs: Collection[str],
         session: Session | None = None,
     ) -> None:
         self.id = request_id
@@ -85,6 +86,7 @@ class Request:
         self.keep = keep
         self.listener = listener
         self.session = session  # whose turn it is
+        self.wanted = outputs  # names of outputs
         self.memories: dict[str, Memory] = {}  # by node: the session's, once this is done
         self.state = State.QUEUED
         self.error: str | None = None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Container, Sequence
+from functools import reduce
+from operator import or_
 
 from omniflow.batcher import Readiness
 from omniflow.bind import Bound
@@ -20,13 +22,17 @@ from omniflow_compiler.schedule import Schedule
 
 
 def build(request: Request, bound: Bound, agenda: Agenda, faults: Faults) -> None:
-    """Makes the request's nodes and channels and fills its inputs in. Nodes that `when` switches off are not made.
+    """Makes the request's nodes and channels and fills its inputs in. Nodes that `when` switches off, and
+    those that lead to no output that is wanted, are not made.
 
     Errors: ValueError for a `when` without a value.
     """
     schedule = bound.schedule
-    request.readiness = Readiness(len(bound.nodes), bound.leading)
-    runs = request.runs = {node.spec.id: NodeRun(node, request, agenda) for node in _on(bound.nodes, schedule, request)}
+    outputs = [output for output in schedule.outputs if output.name in request.wanted]
+    request.readiness = Readiness(len(bound.nodes), {output.name: bound.leading[output.name] for output in outputs})
+    needed = reduce(or_, request.readiness.unheard.values(), 0)
+    nodes = _on([node for node in bound.nodes if needed >> node.index & 1], schedule, request)
+    runs = request.runs = {node.spec.id: NodeRun(node, request, agenda) for node in nodes}
     request.num_open = len(runs)
     feeds: list[tuple[Channel, Value]] = []
     for run in runs.values():
@@ -34,7 +40,7 @@ def build(request: Request, bound: Bound, agenda: Agenda, faults: Faults) -> Non
             fed = [spec for spec in specs if _is_fed(spec, runs)]
             if fed:
                 run.inputs[port] = [_channel(spec, run, runs, feeds, request, faults) for spec in fed]
-    for output in schedule.outputs:
+    for output in outputs:
         writer = runs.get(output.node)
         before = request.outlets.get(output.name)
         outlet = Outlet(output, request=request, writer=writer, agenda=agenda, before=before)

@@ -46,6 +46,16 @@ def parse_budgets(written: Sequence[str]) -> dict[str, int]:
     return budgets
 
 
+def parse_size(written: str, option: str) -> int:
+    """`"64MiB"` in bytes. Errors: BadArgument."""
+    from omniflow_compiler.quantities import parse_bytes
+
+    size = parse_bytes(written)
+    if size is None:
+        raise BadArgument(f"{option} {written}: not a size; write e.g. 64MiB")
+    return size
+
+
 def parse_devices(written: Sequence[str]) -> dict[str, str]:
     """`["cuda", "thinker=cuda:1"]` as devices by component, `default` for all. Errors: BadArgument."""
     pairs = parse_pairs([text if "=" in text else f"default={text}" for text in written], "--device")

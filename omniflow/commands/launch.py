@@ -38,7 +38,7 @@ def launch(
     schedule = schedule_of(selection)
     if schedule is None:
         return 1
-    config = _config(selection, profile)
+    config = read_run_config(selection, profile)
     from omniflow.batcher import Limits
     from omniflow.commands.run import run
 
@@ -58,7 +58,7 @@ def launch(
     )
 
 
-def _config(selection: Selection, profile: str | None) -> Config:
+def read_run_config(selection: Selection, profile: str | None) -> Config:
     """The run configuration, which compiling has found sound. Errors: BadArgument for faults in another profile."""
     from omniflow_compiler.config import Config, read_config
     from omniflow_compiler.diagnostics import Report
