@@ -43,7 +43,9 @@ def full_schema(kind: str, library: Library) -> Json:
     for key, examples in FIELD_EXAMPLES.get(kind, {}).items():
         whole["properties"][key].setdefault("examples", examples)
     if kind == "card":
-        parts["component"] = _dispatch(parts["component"], "use", _experts(library.every_expert()))
+        experts = library.every_expert()
+        keys = {name: _keys(parts["component"], expert) for name, expert in experts.items()}
+        parts["component"] = _dispatch(parts["component"], "use", _experts(experts), keys)
         parts["loop"] = _dispatch(parts["loop"], "kind", _loops(library.loops))
     if kind in ("program", "graph"):
         program = deepcopy(schema("program"))
@@ -103,12 +105,30 @@ def _experts(experts: Mapping[str, ExpertSignature]) -> Mapping[str, tuple[str, 
     return found
 
 
-def _dispatch(base: Json, key: str, cases: Mapping[str, tuple[str, Sequence[Attribute], list[str]]]) -> Json:
-    """The base with its `key` completed, and per value of it the attributes that come with that value."""
+def _keys(base: Json, expert: ExpertSignature) -> Json:
+    """The keys that every component has, but for what this expert cannot be."""
+    keys: Json = {key: {} for key in base["properties"] if key != "from" or expert.takes_source}
+    if expert.dtypes:
+        keys["dtype"] = {"enum": list(expert.dtypes), "description": base["properties"]["dtype"]["description"]}
+    return keys
+
+
+def _dispatch(
+    base: Json,
+    key: str,
+    cases: Mapping[str, tuple[str, Sequence[Attribute], list[str]]],
+    keys: Mapping[str, Json] | None = None,
+) -> Json:
+    """The base with its `key` completed, and per value of it the attributes that come with that value.
+
+    keys: by that value the keys of the base that go with it, where those are not all.
+    """
     own = base["properties"]
     properties = {**own, key: _names(own[key], {name: doc for name, (doc, _, _) in cases.items()})}
+    every: Json = {name: {} for name in own}
     rules = [
-        _case(key, name, {k: {} for k in own}, attributes, needed) for name, (_, attributes, needed) in cases.items()
+        _case(key, name, every if keys is None else keys[name], attributes, needed)
+        for name, (_, attributes, needed) in cases.items()
     ]
     return {**base, "properties": properties, "allOf": rules}
 

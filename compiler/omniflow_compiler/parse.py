@@ -257,6 +257,7 @@ def _component(name: str, entry: Entry) -> ComponentSpec:
         name=Name(text=name, span=entry.key),
         use=_name(tree, "use"),
         source=str(source.value) if isinstance(source, Scalar) else None,
+        source_span=tree.entries["from"].key if "from" in tree.entries else None,
         dtype=_text(tree, "dtype") or "float32",
         device=_text(tree, "device") or "cpu",
         dtype_span=_span_of(tree, "dtype"),

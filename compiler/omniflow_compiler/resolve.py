@@ -17,6 +17,7 @@ from omniflow_compiler.inner import resolve_inner
 from omniflow_compiler.library.library import Library
 from omniflow_compiler.library.signature import ExpertSignature, OpSignature, Port
 from omniflow_compiler.names import unknown
+from omniflow_compiler.placement import check_placement
 from omniflow_compiler.prescribed import prescribed, sized_ports
 from omniflow_compiler.source import Span
 from omniflow_compiler.spec import CardSpec, ComponentSpec, LoopSpec, Name, NodeSpec, ProgramSpec
@@ -40,6 +41,7 @@ def resolve_components(card: CardSpec, library: Library, report: Report) -> dict
             unknown(report, codes.UNKNOWN_EXPERT, spec.use, library.experts, "expert")
         else:
             components[name] = _component(spec, signature, report)
+    check_placement(components.values(), report)
     return components
 
 

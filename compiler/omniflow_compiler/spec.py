@@ -34,6 +34,7 @@ class ComponentSpec:
     name: Name
     use: Name
     source: str | None
+    source_span: Span | None
     dtype: str
     device: str
     dtype_span: Span | None  # None for the default

@@ -22,8 +22,8 @@ kind: card
 id: c
 capabilities: [reasoning_text]
 components:
-  tokenizer: {use: null.tokenizer}
-  thinker: {use: null.thinker, from: weights}
+  tokenizer: {use: hf.tokenizer, from: weights}
+  thinker: {use: hf.decoder, from: weights}
 loops:
   think: {kind: ar_decode, binds: thinker, max_tokens: 8}
 """
@@ -103,11 +103,11 @@ def test_faults_are_remembered_in_every_form(family: Path, check: Check) -> None
 
 CHANGES: dict[str, Callable[[Path], object]] = {
     "the program": lambda f: (f / "p.program.yaml").write_text(PROGRAM.replace("think.tokens", "think.tokns")),
-    "the card": lambda f: (f / "card.yaml").write_text(CARD.replace("null.thinker", "null.thnker")),
+    "the card": lambda f: (f / "card.yaml").write_text(CARD.replace("hf.decoder", "hf.decodr")),
     "the graph": lambda f: (f / "read.graph.yaml").write_text(GRAPH.replace("op: tokenize", "op: tokenise")),
     "a graph that goes": lambda f: (f / "read.graph.yaml").unlink(),
     "another card of that name": lambda f: (f / "another.card.yaml").write_text(CARD.replace(": 8", ": -8")),
-    "a card behind a link": lambda f: _relink(f / "card.yaml", CARD.replace("null.thinker", "null.thnker")),
+    "a card behind a link": lambda f: _relink(f / "card.yaml", CARD.replace("hf.decoder", "hf.decodr")),
 }  # fmt: skip
 
 

@@ -127,6 +127,9 @@ class ExpertSignature:
     num_parameters: int | FromConfig = 0
     num_quantized: Mapping[str, int | FromConfig] = field(default_factory=dict)  # by the value of attribute `quantize`
     needs_source: bool = False
+    takes_source: bool = True  # whether `from` has a meaning
+    dtypes: tuple[str, ...] = ()  # that its weights can have, where those are not all
+    devices: tuple[str, ...] = ()  # kinds of device it can live on, where those are not all
     install: str = ""  # the command that installs its weights
     rows: tuple[str, ...] = ()  # names that `when_empty: {hold: ...}` may use
     kv_bytes_per_token: int | FromConfig = 0  # of keys and values in float32

@@ -21,8 +21,8 @@ def schedule_of(folder: Path, card: str = CARD, program: str = PROGRAM) -> Sched
 
 
 def test_weights_count_once_and_in_their_dtype(tmp_path: Path) -> None:
-    whole = schedule_of(tmp_path)
-    half = schedule_of(tmp_path, CARD.replace("null.thinker}", "null.thinker, dtype: bfloat16}"))
+    whole = schedule_of(tmp_path, CARD.replace("null.", "smol."))
+    half = schedule_of(tmp_path, CARD.replace("null.", "smol.").replace("thinker}", "thinker, dtype: bfloat16}"))
     assert held(whole, "weights")["thinker"] == 2 * held(half, "weights")["thinker"] > 0
 
 
@@ -74,7 +74,7 @@ def test_values_that_may_live_at_once_do_not_share(tmp_path: Path) -> None:
 
 
 def test_each_device_has_its_own_peak(tmp_path: Path) -> None:
-    schedule = schedule_of(tmp_path, CARD.replace("null.thinker}", "null.thinker, device: 'cuda:1'}"))
+    schedule = schedule_of(tmp_path, CARD.replace("null.", "smol.").replace("thinker}", "thinker, device: 'cuda:1'}"))
     devices = {memory.device: memory for memory in schedule.memory}
     assert set(devices) == {"cpu", "cuda:1"}
     assert {holder.kind for holder in devices["cuda:1"].holders} >= {"weights", "cache", "state"}

@@ -172,7 +172,7 @@ SIGNATURES = (
         doc="The speech model: rows of the thinker's space in, 50 codec ids a second out.",
     ),
     ExpertSignature(
-        use="qwen2_5_omni.voices", role="voices", needs_source=True,
+        use="qwen2_5_omni.voices", role="voices", needs_source=True, dtypes=("float32",),
         sizes={"vocabulary": _VOCABULARY, "speaker": _SPEAKER, "mels": _MELS},
         doc="The voices of `spk_dict.pt`: a text id, a speaker vector and a reference clip each.",
     ),
