@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,22 +19,64 @@ from omniflow_compiler.reader import read_schedule
 from omniflow_compiler.schedule import Schedule
 
 Outcome = list[Result | None]  # by case; None for a request that the mode cancelled on purpose
+Run = Callable[[Schedule, Sequence[Case], Limits], Outcome]
 MAX_STEPS = 10_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mode:
-    """A way to run. `is_exact` modes keep batch widths as in the baseline, so every bit must agree."""
+    """A way to run. `is_exact` modes keep batch widths as in the baseline, so every bit must agree, unless the mode
+
+    `shares` prefixes among requests: a prompt may be cut elsewhere then. `fits` tells whether a program has what the
+    mode is about; `baseline` is what it is compared with, by default the serial run.
+    """
 
     name: str
-    run: Callable[[Schedule, Sequence[Case], Limits], Outcome]
+    run: Run
     is_exact: bool = False
+    shares: bool = False
+    fits: Callable[[Schedule], bool] | None = None
+    baseline: Run | None = None
+
+    def owes_bits(self, schedule: Schedule) -> bool:
+        """Whether nothing but equal bits will do."""
+        return self.is_exact and not (self.shares and keeps_prefixes(schedule))
+
+
+def keeps_prefixes(schedule: Schedule) -> bool:
+    """Whether prompts may begin with what others have cached."""
+    return any(cache.reuse for cache in schedule.caches)
+
+
+def keeps_anything(schedule: Schedule) -> bool:
+    """Whether what a request computed may serve another one."""
+    return keeps_prefixes(schedule) or any(cache.kind == "features" for cache in schedule.caches)
+
+
+def keeps_sessions(schedule: Schedule) -> bool:
+    """Whether a request may go on from the one before."""
+    return any(node.attributes.get("session") is True for node in schedule.nodes)
+
+
+def _fresh(schedule: Schedule, limits: Limits, profile: str = "serve") -> Engine:
+    """An engine with cold caches: experts are of the process, and so is what is kept of them."""
+    engine = load(schedule, limits=limits, profile=profile)
+    engine.bound.stores.drop()
+    return engine
+
+
+def _cold(engine: Engine, cases: Sequence[Case]) -> Outcome:
+    """One request after another, each before cold caches."""
+    outcome: Outcome = []
+    for case in cases:
+        engine.bound.stores.drop()
+        outcome.append(engine.run(case.inputs, seed=case.seed))
+    return outcome
 
 
 def serial(schedule: Schedule, cases: Sequence[Case], limits: Limits) -> Outcome:
-    """One request after another: what every other mode is compared with."""
-    engine = load(schedule, limits=limits)
-    return [engine.run(case.inputs, seed=case.seed) for case in cases]
+    """One request after another: what most other modes are compared with."""
+    return _cold(_fresh(schedule, limits), cases)
 
 
 def interleaved(schedule: Schedule, cases: Sequence[Case], limits: Limits) -> Outcome:
@@ -53,7 +95,7 @@ def batched(width: int) -> Mode:
 
 def ragged(schedule: Schedule, cases: Sequence[Case], limits: Limits) -> Outcome:
     """A new request every few steps, so that batches mix prompts, tokens and ends."""
-    engine = load(schedule, limits=limits)
+    engine = _fresh(schedule, limits)
     chance = random.Random(5)  # noqa: S311  arrivals, not secrets
     ids: list[int] = []
     for case in cases:
@@ -65,7 +107,7 @@ def ragged(schedule: Schedule, cases: Sequence[Case], limits: Limits) -> Outcome
 
 def cancelled(schedule: Schedule, cases: Sequence[Case], limits: Limits) -> Outcome:
     """Every other request is cancelled after a number of steps of its own; the others must not notice."""
-    engine = load(schedule, limits=limits)
+    engine = _fresh(schedule, limits)
     ids = [engine.submit(case.inputs, seed=case.seed) for case in cases]
     chance = random.Random(11)  # noqa: S311  cancels, not secrets
     victims = {i: chance.randrange(1, 60) for i in ids[1::2]}
@@ -91,15 +133,51 @@ def whole(schedule: Schedule, cases: Sequence[Case], limits: Limits) -> Outcome:
 
 def rollout(schedule: Schedule, cases: Sequence[Case], limits: Limits) -> Outcome:
     """Behaviour is recorded for a trainer; what comes out is the same."""
-    engine = load(schedule, limits=limits, profile="rollout")
-    return [engine.run(case.inputs, seed=case.seed) for case in cases]
+    return _cold(_fresh(schedule, limits, profile="rollout"), cases)
+
+
+def warm(schedule: Schedule, cases: Sequence[Case], limits: Limits) -> Outcome:
+    """Each request a second time, when caches hold what it and the others have left there."""
+    engine = _fresh(schedule, limits)
+    for _ in range(2):
+        outcome: Outcome = [engine.run(case.inputs, seed=case.seed) for case in cases]
+    return outcome
+
+
+def conversations(schedule: Schedule, cases: Sequence[Case], limits: Limits) -> Outcome:
+    """Each request as the second turn of a session whose first is the request before; all sessions at once."""
+    engine = _fresh(schedule, limits)
+    ids = []
+    for before, case in _turns(cases):
+        session = engine.session()
+        engine.submit(before.inputs, seed=before.seed, session=session, keep=False)
+        ids.append(engine.submit(case.inputs, seed=case.seed, session=session))
+    return _finish(engine, ids)
+
+
+def recomputed(schedule: Schedule, cases: Sequence[Case], limits: Limits) -> Outcome:
+    """The same turns one after another, of which the second reads all that was said before anew."""
+    engine = _fresh(schedule, limits)
+    outcome: Outcome = []
+    for before, case in _turns(cases):
+        session = engine.session()
+        for turn in (before, case):
+            engine.bound.stores.drop()
+            result = engine.run(turn.inputs, seed=turn.seed, session=session)
+        outcome.append(result)
+        engine.close_session(session)
+    return outcome
+
+
+def _turns(cases: Sequence[Case]) -> Iterator[tuple[Case, Case]]:
+    return ((cases[i - 1], case) for i, case in enumerate(cases))
 
 
 def crowded(schedule: Schedule, cases: Sequence[Case], limits: Limits) -> Outcome:
     """Caches that hold the largest request and no more, and requests of ever higher priority: each that is in work
     loses its room to the next, begins anew later, and must lose nothing else.
     """
-    engine = load(_tight(schedule, cases, limits), limits=limits)
+    engine = _fresh(_tight(schedule, cases, limits), limits)
     ids: list[int] = []
     for priority, case in enumerate(cases):
         ids.append(engine.submit(case.inputs, seed=case.seed, priority=priority))
@@ -113,11 +191,10 @@ STEPS_BETWEEN = 12  # enough for a request to have taken its room, not to have g
 
 def _tight(schedule: Schedule, cases: Sequence[Case], limits: Limits) -> Schedule:
     """The schedule with paged caches as small as the most that one of the cases holds when it runs alone."""
-    engine = load(schedule, limits=limits)
+    engine = _fresh(schedule, limits)
     share: dict[str, float] = {}  # of each expert's cache
     for case in cases:
-        for pool in engine.bound.pools.pools:
-            pool.clear()
+        engine.bound.stores.drop()
         engine.submit(case.inputs, seed=case.seed, keep=False)
         while not engine.is_idle:
             engine.step()
@@ -145,7 +222,7 @@ def reloaded(schedule: Schedule, cases: Sequence[Case], limits: Limits) -> Outco
 
 
 def _together(schedule: Schedule, cases: Sequence[Case], limits: Limits) -> Outcome:
-    engine = load(schedule, limits=limits)
+    engine = _fresh(schedule, limits)
     return _finish(engine, [engine.submit(case.inputs, seed=case.seed) for case in cases])
 
 
@@ -160,7 +237,7 @@ def _finish(engine: Engine, ids: Sequence[int]) -> Outcome:
 BASELINE = Mode(name="serial", run=serial, is_exact=True)
 MODES = (
     Mode(name="serial again", run=serial, is_exact=True),
-    Mode(name="interleaved", run=interleaved, is_exact=True),
+    Mode(name="interleaved", run=interleaved, is_exact=True, shares=True),
     batched(2),
     batched(3),
     batched(8),
@@ -169,5 +246,7 @@ MODES = (
     Mode(name="whole instead of streamed", run=whole),
     Mode(name="rollout profile", run=rollout, is_exact=True),
     Mode(name="crowded caches", run=crowded),
+    Mode(name="warm caches", run=warm, fits=keeps_anything),
+    Mode(name="sessions", run=conversations, fits=keeps_sessions, baseline=recomputed),
     Mode(name="schedule from disk", run=reloaded, is_exact=True),
 )

@@ -51,24 +51,26 @@ def verify(
     limits = replace(limits or Limits(), batch_invariant=batch_invariant)
     tolerance = 0.0 if batch_invariant else tolerance_of(schedule)
     baseline = BASELINE.run(schedule, cases, limits)
-    yield _row(BASELINE, baseline, baseline, tolerance)
+    yield _row(BASELINE, baseline, baseline, 0.0)
     if any(result is None or result.state != State.DONE for result in baseline):
         return
     for mode in MODES:
-        yield _row(mode, baseline, mode.run(schedule, cases, limits), tolerance)
+        if mode.fits is None or mode.fits(schedule):
+            expected = mode.baseline(schedule, cases, limits) if mode.baseline is not None else baseline
+            allowed = 0.0 if mode.owes_bits(schedule) else tolerance
+            yield _row(mode, expected, mode.run(schedule, cases, limits), allowed)
     for output in schedule.outputs:
         part = pruned(output.name) if len(schedule.outputs) > 1 else None
         if part is not None:
             mode = Mode(name=f"only {output.name}", run=BASELINE.run, is_exact=True)
-            yield _row(mode, [_only(r, output.name) for r in baseline], mode.run(part, cases, limits), tolerance)
+            yield _row(mode, [_only(r, output.name) for r in baseline], mode.run(part, cases, limits), 0.0)
 
 
 def _only(result: Result | None, output: str) -> Result | None:
     return None if result is None else replace(result, outputs={output: result.outputs[output]})
 
 
-def _row(mode: Mode, expected: Outcome, found: Outcome, tolerance: float) -> Row:
-    allowed = 0.0 if mode.is_exact else tolerance
+def _row(mode: Mode, expected: Outcome, found: Outcome, allowed: float) -> Row:
     comparisons: list[Comparison] = []
     problem = ""
     compared = 0
@@ -76,8 +78,9 @@ def _row(mode: Mode, expected: Outcome, found: Outcome, tolerance: float) -> Row
         if got is None or wanted is None:
             continue
         compared += 1
-        if got.state != State.DONE:
-            problem = problem or f"request {index} ended as {got.state}: {got.error or 'no reason given'}"
+        ended = next((result for result in (wanted, got) if result.state != State.DONE), None)
+        if ended is not None:
+            problem = problem or f"request {index} ended as {ended.state}: {ended.error or 'no reason given'}"
             continue
         for comparison in compare_outputs(wanted.outputs, got.outputs):
             comparisons.append(comparison)

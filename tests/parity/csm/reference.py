@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -88,6 +89,20 @@ def build(folder: Path, seed: int) -> Any:
         model.depth_decoder.codebooks_head.weight.normal_(0, 0.4, generator=generator)
     model.save_pretrained(folder)
     return CsmForConditionalGeneration.from_pretrained(folder, dtype=torch.float32).eval()
+
+
+def add_tokenizer(folder: Path) -> None:
+    """A few words, and the id that ends a text."""
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+    from tokenizers.pre_tokenizers import Whitespace
+
+    words = {word: i for i, word in enumerate("? a b <bos> the sun is out".split())}
+    tokenizer = Tokenizer(WordLevel(words, unk_token="?"))
+    tokenizer.pre_tokenizer = Whitespace()
+    tokenizer.save(str(folder / "tokenizer.json"))
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    (folder / "config.json").write_text(json.dumps({**config, "eos_token_id": 3}), encoding="utf-8")
 
 
 def cases() -> dict[str, Case]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Mapping
 from functools import cache
@@ -129,18 +128,9 @@ def test_sound_in_chunks_is_the_whole_sound_sample_for_sample(tiny: Reference, s
 
 
 def test_text_is_read_aloud_from_letters_to_sound(tiny: Reference, tmp_path: Path) -> None:
-    from tokenizers import Tokenizer
-    from tokenizers.models import WordLevel
-    from tokenizers.pre_tokenizers import Whitespace
-
     folder = tmp_path / "model"
     shutil.copytree(tiny.folder, folder)
-    words = {word: i for i, word in enumerate("? a b <bos> the sun is out".split())}
-    tokenizer = Tokenizer(WordLevel(words, unk_token="?"))
-    tokenizer.pre_tokenizer = Whitespace()
-    tokenizer.save(str(folder / "tokenizer.json"))
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    (folder / "config.json").write_text(json.dumps({**config, "eos_token_id": 3}), encoding="utf-8")
+    reference.add_tokenizer(folder)
     case = Case(prompts=((reference.TEXT_BOS, 4, 5, 6, 7, 3),))
     own = outputs_of(engine(folder, "speech").run({"text": "the sun is out"}, params=params(case)))
     torch.testing.assert_close(own["audio"], tiny.run(case).waves[0], **CLOSE)

@@ -160,6 +160,22 @@ def cases() -> dict[str, Case]:
     }
 
 
+def add_tokenizer(folder: Path) -> Any:
+    """One id per word, `w0` for words it does not know, and a chat template; gives the tokenizer."""
+    from tokenizers import AddedToken, Tokenizer
+    from tokenizers.models import WordLevel
+    from tokenizers.pre_tokenizers import Split
+
+    specials = {TURN: "<turn>", TURN_END: "<end>", USER: "user", ASSISTANT: "assistant", LINE: "\n"}
+    tokenizer = Tokenizer(WordLevel({specials.get(i, f"w{i}"): i for i in range(VOCABULARY)}, unk_token="w0"))
+    tokenizer.pre_tokenizer = Split(" ", "removed")
+    tokenizer.add_special_tokens([AddedToken(text, special=True) for text in specials.values()])
+    tokenizer.save(str(folder / "tokenizer.json"))
+    turn = "{% for m in messages %}<turn>{{ m.role }}\n{{ m.content }}<end>\n{% endfor %}<turn>assistant{{ '\\n' }}"
+    (folder / "chat_template.jinja").write_text(turn, encoding="utf-8")
+    return tokenizer
+
+
 def record(model: Any, case: Case, *, seed: int, voice: str = VOICES[0]) -> Recording:
     """Runs transformers' own `generate` and keeps what crossed from stage to stage."""
     inputs = _inputs(case)

@@ -191,21 +191,9 @@ def test_a_prompt_without_an_open_turn_says_so(tiny: Reference) -> None:
 
 
 def test_a_prompt_is_answered_from_letters_to_sound(tiny: Reference, tmp_path: Path) -> None:
-    from tokenizers import AddedToken, Tokenizer
-    from tokenizers.models import WordLevel
-    from tokenizers.pre_tokenizers import Split
-
     folder = tmp_path / "model"
     shutil.copytree(tiny.folder, folder)
-    specials = {reference.TURN: "<turn>", reference.TURN_END: "<end>", reference.USER: "user"}
-    specials |= {reference.ASSISTANT: "assistant", reference.LINE: "\n"}
-    words = {specials.get(i, f"w{i}"): i for i in range(reference.VOCABULARY)}
-    tokenizer = Tokenizer(WordLevel(words, unk_token="w0"))
-    tokenizer.pre_tokenizer = Split(" ", "removed")
-    tokenizer.add_special_tokens([AddedToken(text, special=True) for text in specials.values()])
-    tokenizer.save(str(folder / "tokenizer.json"))
-    turn = "{% for m in messages %}<turn>{{ m.role }}\n{{ m.content }}<end>\n{% endfor %}<turn>assistant{{ '\\n' }}"
-    (folder / "chat_template.jinja").write_text(turn, encoding="utf-8")
+    tokenizer = reference.add_tokenizer(folder)
     case = replace(tiny.case("text"), prompts=(_chat(3, 14, 15, 92, 65),))
     schedule = omniflow.compile(SPECS / "speech.program.yaml", params={"weights": str(folder)})
     own = outputs_of(omniflow.load(schedule).run({"prompt": "w3 w14 w15 w92 w65"}, params=params(case)))
