@@ -51,6 +51,29 @@ def test_requests_together_give_transformers_ids_each(made: tuple[Any, Path]) ->
     assert engine.live == 0
 
 
+def test_turns_of_a_session_are_read_once_and_give_transformers_ids_of_the_whole(made: tuple[Any, Path]) -> None:
+    model, folder = made
+    engine = omniflow.load(schedule(folder))
+    session, said = engine.session(), torch.empty(0, dtype=torch.int64)
+    for prompt in prompts(3):
+        result = engine.run({"tokens": prompt}, session=session)
+        assert result.record["cached_tokens"] >= max(0, len(said) - 1)
+        said = torch.cat([said, prompt])
+        assert result.outputs["tokens"].tolist() == reference(model, said, NEW)
+        said = torch.cat([said, result.outputs["tokens"]])
+
+
+def test_a_prompt_that_begins_as_another_did_is_read_from_there_on(made: tuple[Any, Path]) -> None:
+    model, folder = made
+    engine = omniflow.load(schedule(folder))
+    start, *ends = prompts(4)[::-1]
+    for number, end in enumerate(ends):
+        prompt = torch.cat([start, end])
+        result = engine.run({"tokens": prompt})
+        assert result.record["cached_tokens"] >= (len(start) if number else 0)
+        assert result.outputs["tokens"].tolist() == reference(model, prompt, NEW)
+
+
 @pytest.mark.parametrize("file", ["generation_config.json", "config.json"])
 def test_the_ids_that_end_a_sequence_come_from_the_folder(made: tuple[Any, Path], file: str, tmp_path: Path) -> None:
     model, folder = made
