@@ -6,19 +6,20 @@ import gc
 import sys
 from collections.abc import Sequence
 
+from omniflow.commands.guard import guarded, leave_when_interrupted, open_what_is_closed
+
 
 def main() -> None:
     """Runs the command line that the process was started with."""
+    leave_when_interrupted()
+    open_what_is_closed()
     arguments = sys.argv[1:]
     if arguments[:1] == ["check"]:
         from omniflow.commands.remembered import recall
 
         answer = recall(arguments)
         if answer is not None:
-            code, output, errors = answer
-            sys.stdout.write(output)
-            sys.stderr.write(errors)
-            sys.exit(code)
+            guarded(lambda: _repeat(*answer))
         if len(arguments) > 1 and not any(argument.startswith("-") for argument in arguments):
             _check(arguments[1:])
     from omniflow.cli import main as run
@@ -26,11 +27,16 @@ def main() -> None:
     run()
 
 
+def _repeat(code: int, output: str, errors: str) -> None:
+    sys.stdout.write(output)
+    sys.stderr.write(errors)
+    sys.exit(code)
+
+
 def _check(specs: Sequence[str]) -> None:
     """A check without options needs no parser of the command line, which takes longer to import than the check."""
     gc.disable()  # the process ends with its answer, before there is anything to collect
     from omniflow.commands.check import check_specs
-    from omniflow.commands.guard import guarded
     from omniflow.commands.selection import Selection
 
     guarded(lambda: sys.exit(check_specs([Selection(spec=spec) for spec in specs], format="text")))

@@ -97,7 +97,8 @@ def _node(run: NodeRun, submitted: float) -> dict[str, Any]:
 
 
 def _first(outputs: dict[str, Any], base: str) -> float | None:
-    return min((o["first"] for o in outputs.values() if o["base"] == base and o["first"] is not None), default=None)
+    """When there was something to read or to hear."""
+    return min((o["first"] for o in outputs.values() if o["base"] == base and o["elements"]), default=None)
 
 
 def _after(time: float | None, submitted: float) -> float | None:

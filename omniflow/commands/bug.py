@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import platform
-import sys
 import tempfile
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
+
+from omniflow.commands.printing import complain
 
 
 def report_bug(error: Exception, arguments: Sequence[str]) -> int:
@@ -20,8 +21,13 @@ def report_bug(error: Exception, arguments: Sequence[str]) -> int:
         "",
         "".join(traceback.format_exception(error)),
     ]
-    with tempfile.NamedTemporaryFile("w", prefix="omniflow-bug-", suffix=".txt", delete=False) as file:
-        file.write("\n".join(lines))
-    print(f"omniflow: this is a bug of omniflow ({type(error).__name__}), not of your spec", file=sys.stderr)
-    print(f"omniflow: please report it with {Path(file.name)} and the spec", file=sys.stderr)
+    complain(f"this is a bug of omniflow ({type(error).__name__}), not of your spec")
+    try:
+        with tempfile.NamedTemporaryFile("w", prefix="omniflow-bug-", suffix=".txt", delete=False) as file:
+            file.write("\n".join(lines))
+    except OSError:
+        complain("please report it with the spec and what follows")
+        complain("\n".join(lines))
+        return 3
+    complain(f"please report it with {Path(file.name)} and the spec")
     return 3

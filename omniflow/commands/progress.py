@@ -11,6 +11,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from omniflow.commands.printing import Printer
 from omniflow.engine import Engine
 from omniflow.node import NodeRun
 from omniflow.stream import Piece
@@ -35,11 +36,11 @@ class Progress(Protocol):
         """A step was made."""
 
 
-def make_progress(schedule: Schedule, *, quiet: bool) -> Progress:
+def make_progress(schedule: Schedule, out: Printer, *, quiet: bool) -> Progress:
     """Live when standard error is a terminal; `quiet` leaves standard output to something else."""
     texts = frozenset(output.name for output in schedule.outputs if output.type.text == "text")
     shown = frozenset() if quiet else frozenset(sorted(texts)[:1])  # one stream of text at a time is readable
-    return LiveProgress(shown) if sys.stderr.isatty() else PlainProgress(shown)
+    return LiveProgress(shown, out) if sys.stderr.isatty() else PlainProgress(shown, out)
 
 
 def describe(run: NodeRun) -> str:
@@ -61,8 +62,9 @@ def describe(run: NodeRun) -> str:
 class PlainProgress:
     """Text to standard output as it comes, a line per finished loop to standard error."""
 
-    def __init__(self, shown: frozenset[str]) -> None:
+    def __init__(self, shown: frozenset[str], out: Printer) -> None:
         self.shown = shown
+        self.out, self.err = out, Printer(sys.stderr)
         self.reported: set[str] = set()
         self.is_mid_line = False
 
@@ -75,8 +77,7 @@ class PlainProgress:
     def piece(self, piece: Piece) -> None:
         """Writes text."""
         if piece.output in self.shown and piece.data:
-            sys.stdout.write(piece.data)
-            sys.stdout.flush()
+            self.out.write(piece.data)
             self.is_mid_line = True
 
     def tick(self, engine: Engine, request: int) -> None:
@@ -88,20 +89,20 @@ class PlainProgress:
                 self.reported.add(node)
                 if sys.stdout.isatty():
                     self._end_line()
-                print(f"{node}: {describe(run)}", file=sys.stderr)
+                self.err.line(f"{node}: {describe(run)}")
 
     def _end_line(self) -> None:
         if self.is_mid_line:
-            sys.stdout.write("\n")
-            sys.stdout.flush()
+            self.out.line("")
             self.is_mid_line = False
 
 
 class LiveProgress:
     """A table that is redrawn; text above it, or to standard output when that is not the terminal."""
 
-    def __init__(self, shown: frozenset[str]) -> None:
+    def __init__(self, shown: frozenset[str], out: Printer) -> None:
         self.shown = shown
+        self.out = out
         self.console = Console(stderr=True)
         self.live = Live(console=self.console, transient=True, auto_refresh=False)
         self.text = ""
@@ -114,8 +115,7 @@ class LiveProgress:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.live.stop()
         if self.text:
-            sys.stdout.write(self.text + "\n")
-            sys.stdout.flush()
+            self.out.line(self.text)
 
     def piece(self, piece: Piece) -> None:
         """Keeps text for the next drawing."""

@@ -15,6 +15,7 @@ from typing import Any
 from omniflow.artefacts import Artefact, artefact
 from omniflow.batcher import Limits
 from omniflow.catalog import find_spec
+from omniflow.commands.printing import Printer, complain
 from omniflow.commands.progress import Progress, make_progress
 from omniflow.commands.report import compare, show
 from omniflow.commands.threads import choose_threads
@@ -61,12 +62,13 @@ def run(
         _check_folder(out)
         choose_threads(compiled)
         engine = load(compiled, limits=limits, profile=profile, trace=trace, faults=faults)
-        progress = make_progress(compiled, quiet=as_json)
+        printer = Printer(sys.stdout)
+        progress = make_progress(compiled, printer, quiet=as_json)
         request = engine.submit(values, params=own, seed=seed, rng=rng, listener=progress.piece)
         result = _wait(engine, request, progress)
-        code = _report(engine, result, out, as_json=as_json)
+        code = _report(engine, result, out, printer, as_json=as_json)
         if report:
-            print(show(compare(compiled, result.record), compiled.stages[0].place.file), file=sys.stderr)
+            Printer(sys.stderr).line(show(compare(compiled, result.record), compiled.stages[0].place.file))
         return code
     except InputError as error:
         return _say(str(error), MISUSED)
@@ -114,27 +116,31 @@ def _stopping_at_units(engine: Engine, request: int) -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _report(engine: Engine, result: Result, out: Path, *, as_json: bool) -> int:
-    """Writes the files of a run that went through or was stopped; a failed run leaves the folder as it was."""
-    record = result.record
-    if result.state in (State.DONE, State.CANCELLED):
-        record = _write(engine, result, out)
+def _report(engine: Engine, result: Result, out: Path, printer: Printer, *, as_json: bool) -> int:
+    """Writes the files; a run that failed before anything came of it leaves the folder as it was."""
+    outputs = list(_outputs(engine, result))
+    is_kept = result.state in (State.DONE, State.CANCELLED) or bool(outputs)
+    record = _write(engine, result, out, outputs) if is_kept else result.record
     if as_json:
-        print(json.dumps(record, indent=1, ensure_ascii=False))
+        printer.line(json.dumps(record, indent=1, ensure_ascii=False))
     if result.state is State.CANCELLED:
         return _say("interrupted; what was whole is kept", INTERRUPTED)
     if result.state is not State.DONE:
+        if is_kept:
+            _say(f"what came before is in {out}: {', '.join(record['files'])}", FAILED)
         return _say(result.error or f"the request was {result.state}", FAILED)
-    print(closing_line(result.record), file=sys.stderr if as_json else sys.stdout)
+    (Printer(sys.stderr) if as_json else printer).line(closing_line(result.record))
+    if printer.is_full:
+        return _say(f"cannot write the output: {printer.problem}; the files in {out} are whole", FAILED)
     return OK
 
 
-def _write(engine: Engine, result: Result, out: Path) -> Mapping[str, Any]:
+def _write(engine: Engine, result: Result, out: Path, outputs: Sequence[Artefact]) -> Mapping[str, Any]:
     """Writes outputs, trace and, last, the record, which names them all; what an earlier run left then goes.
 
-    A run that was stopped takes nothing away. Returns the record.
+    A run that did not go through takes nothing away. Returns the record.
     """
-    artefacts = list(_artefacts(engine, result))
+    artefacts = [*outputs, *_trace(engine)]
     names = sorted([*(file.name for file in artefacts), RECORD])
     record = {**result.record, "files": names}
     text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
@@ -156,12 +162,15 @@ def _earlier(out: Path) -> set[str]:
         return set()
 
 
-def _artefacts(engine: Engine, result: Result) -> Iterator[Artefact]:
-    """Outputs and the trace."""
+def _outputs(engine: Engine, result: Result) -> Iterator[Artefact]:
+    """What came of each output, whole or not."""
     for spec in engine.schedule.outputs:
         known = result.record["outputs"].get(spec.name)
         if known is not None and (known["whole"] or known["elements"]):
             yield artefact(spec, result.outputs[spec.name], is_whole=known["whole"])
+
+
+def _trace(engine: Engine) -> Iterator[Artefact]:
     if engine.trace is not None:
         yield Artefact(name="trace.json", data=chrome_trace(engine.trace, engine.schedule).encode())
 
@@ -181,5 +190,5 @@ def closing_line(record: Mapping[str, Any]) -> str:
 
 
 def _say(line: str, code: int) -> int:
-    print(f"omniflow: {line}", file=sys.stderr)
+    complain(line)
     return code

@@ -146,7 +146,7 @@ def test_ctrl_c_stops_at_a_unit_and_keeps_what_is_whole(
             if self.ticks == steps:
                 os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr(command, "make_progress", lambda schedule, quiet: Interrupting(frozenset({"text"})))
+    monkeypatch.setattr(command, "make_progress", lambda schedule, out, quiet: Interrupting(frozenset({"text"}), out))
     assert run(tmp_path, None, seed=3) == 130
     assert "interrupted" in capsys.readouterr().err
     assert (tmp_path / "audio.wav").read_bytes() == before
@@ -156,7 +156,26 @@ def test_ctrl_c_stops_at_a_unit_and_keeps_what_is_whole(
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_a_failed_run_says_why_and_leaves_the_folder_as_it_was(
+def test_a_run_that_fails_half_way_keeps_what_came_and_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    faults = [{"at": "wave", "kind": "raise", "number": 2}]
+    limits = {"profile": "test", "faults": faults}
+    assert run(tmp_path, {"prompt": PROMPTS[1]}, **limits) == 1
+    record = json.loads((tmp_path / "run.json").read_text())
+    assert record["state"] == "failed"
+    assert record["outputs"]["text"]["whole"]
+    assert not record["outputs"]["audio"]["whole"]
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == record["files"]
+    assert {"text.txt", "run.json", "trace.json"} <= set(names)
+    assert "audio.wav" not in names
+    *_, kept, why = capsys.readouterr().err.splitlines()
+    assert kept == f"omniflow: what came before is in {tmp_path}: {', '.join(names)}"
+    assert "raised on purpose" in why
+
+
+def test_a_run_that_fails_before_anything_came_leaves_the_folder_as_it_was(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(tmp_path) == 0
