@@ -42,6 +42,7 @@ BAD_EDGE = _code("OF1105", "edge cannot be read")
 BAD_TYPE = _code("OF1106", "type cannot be read")
 BAD_EXPRESSION = _code("OF1107", "expression cannot be read")
 DUPLICATE_ID = _code("OF1108", "id declared twice")
+RESERVED = _code("OF1109", "output has the name of a file that every run writes")
 
 UNKNOWN_PARAM = _code("OF1201", "unknown param")
 PARAM_VALUE = _code("OF1202", "param value does not fit its declaration")

@@ -1,13 +1,22 @@
-"""Reports a name that is not there."""
+"""Names: whether one can be a file's, and the report of one that is not there."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from omniflow_compiler import codes
 from omniflow_compiler.diagnostics import MAX_PLACES, Edit, Report
 from omniflow_compiler.spec import Name
 from omniflow_compiler.suggest import did_you_mean, nearest
+
+MAX_FILE_NAME = 128
+_FILE_NAME = re.compile(r"[^\s.:>~/\\-][^\s.:>~/\\]*\Z")
+
+
+def is_file_name(name: str) -> bool:
+    """Whether a name, with a suffix behind it, names a file of the folder that it is written into, and no other."""
+    return name.isprintable() and len(name.encode()) <= MAX_FILE_NAME and _FILE_NAME.match(name) is not None
 
 
 def unknown(

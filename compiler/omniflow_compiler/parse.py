@@ -10,6 +10,8 @@ from dataclasses import replace
 from omniflow_compiler import codes
 from omniflow_compiler.diagnostics import Edit, Report
 from omniflow_compiler.load import Entry, Mapping, Scalar, ScalarValue, Sequence, Tree, plain, read_levels
+from omniflow_compiler.made import MADE, RESERVED
+from omniflow_compiler.names import MAX_FILE_NAME, is_file_name
 from omniflow_compiler.params import Value, substitute, values
 from omniflow_compiler.quantities import parse_bytes
 from omniflow_compiler.source import Span
@@ -60,6 +62,10 @@ def kind_of(document: Mapping, report: Report) -> str | None:
         help = [f"write `kind:` instead of `{close[0]}:`" if close else "add `kind: card` or `kind: program`"]
         report.add(codes.KIND, span, "no kind of spec", help=help)
         return None
+    made = MADE.get(str(kind.value.value)) if isinstance(kind.value, Scalar) else None
+    if made is not None:
+        report.add(codes.KIND, kind.value.span, f"this is {made[0]}, no spec", help=[made[1]])
+        return None
     if not isinstance(kind.value, Scalar) or kind.value.value not in KINDS:
         found = kind.value.written if isinstance(kind.value, Scalar) else "something else"
         report.add(codes.KIND, kind.value.span, f"unknown kind `{found}`", help=did_you_mean(found, KINDS, "kind"))
@@ -108,6 +114,8 @@ def parse_program(
     edges, mentioned = _edges(document, report)
     is_connected = _check_connected(document, nodes, report)
     outputs, unclear = _outputs(document)
+    if kind == "program":
+        _check_outputs(outputs, report)
     return ProgramSpec(
         id=_name(document, "id"),
         title=_text(document, "title"),
@@ -136,11 +144,13 @@ def parse_workflow(document: Mapping, overrides: MappingOf[str, Scalar], report:
     document = substitute(document, values(document, "program", overrides, report), report)
     validate(document, "workflow", "", report, "the workflow")
     edges, _ = _edges(document, report)
+    outputs, _ = _outputs(document)
+    _check_outputs(outputs, report)
     return WorkflowSpec(
         id=_name(document, "id"),
         title=_text(document, "title"),
         inputs=dict(_inputs(document)),
-        outputs=_outputs(document)[0],
+        outputs=outputs,
         stages={name: _stage(name, entry) for name, entry in _entries(document, "stages", "program")},
         edges=edges,
         span=document.span,
@@ -373,6 +383,18 @@ def _outputs(document: Mapping) -> tuple[dict[str, OutputSpec], frozenset[str]]:
         else:
             mentioned.update(_WORD.findall(_all_text(value)))
     return outputs, frozenset(mentioned)
+
+
+def _check_outputs(outputs: MappingOf[str, OutputSpec], report: Report) -> None:
+    """Outputs are files in the folder of a run, beside those that every run has."""
+    for name, output in outputs.items():
+        span = output.name.span
+        if not is_file_name(name):
+            help = [f"no spaces, dots, colons, slashes, or dashes at the front; {MAX_FILE_NAME} bytes in UTF-8 at most"]
+            report.add(codes.BAD_VALUE, span, f"`{name[:80]}` cannot be an output's name", help=help)
+        elif name.lower() in RESERVED:
+            message = f"output `{name}` would have the file that {RESERVED[name.lower()]} of a run has"
+            report.add(codes.RESERVED, span, message, help=["name the output for what it holds"])
 
 
 def _all_text(tree: Tree) -> str:

@@ -10,10 +10,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from omniflow_compiler.made import MADE, RESERVED
+from omniflow_compiler.names import is_file_name
 from omniflow_compiler.schedule import FORMAT_VERSION, LANGUAGE_VERSION, Place, Schedule, ScheduleError, content_hash
 
 MAX_SCHEDULE_BYTES = 256 * 1024 * 1024
-NOWHERE = ("schedule", 0, 0)
 
 
 def map_path(path: Path) -> Path:
@@ -35,7 +36,9 @@ def parse_schedule(text: str, name: str, places: Mapping[str, Any] | None = None
     except (ValueError, RecursionError):
         raise ScheduleError(f"{name}: not a schedule: not valid JSON; compile the program again") from None
     if not isinstance(body, dict) or body.get("kind") != "schedule":
-        raise ScheduleError(f"{name}: not a schedule: its `kind` is not `schedule`")
+        known = MADE.get(str(body.get("kind"))) if isinstance(body, dict) else None
+        what = f"it is {known[0]}" if known else "its `kind` is not `schedule`"
+        raise ScheduleError(f"{name}: not a schedule: {what}")
     version = (body.get("omniflow"), body.get("format"))
     if version != (LANGUAGE_VERSION, FORMAT_VERSION):
         raise ScheduleError(
@@ -48,6 +51,9 @@ def parse_schedule(text: str, name: str, places: Mapping[str, Any] | None = None
     assert isinstance(schedule, Schedule)
     if content_hash(schedule) != schedule.content_hash:
         raise ScheduleError(f"{name}: schedule was changed after it was compiled: its hash does not match its content")
+    for output in schedule.outputs:
+        if not is_file_name(output.name) or output.name.lower() in RESERVED:
+            raise ScheduleError(f"{name}: not a schedule: `{output.name[:80]}` cannot be an output's name")
     return schedule
 
 
@@ -79,12 +85,11 @@ def _hints(kind: type) -> dict[str, Any]:
 def _build(hint: Any, value: Any, path: str, places: Mapping[str, Any], name: str) -> Any:
     """A value of the hinted type; every dataclass of the schedule is checked key by key."""
     if hint is Place:
-        found = places.get(path, NOWHERE)
         try:
-            file, line, column = found
+            file, line, column = places[path]
             return Place(file=str(file), line=int(line), column=int(column))
-        except (TypeError, ValueError):
-            return Place(file=NOWHERE[0], line=0, column=0)
+        except (KeyError, TypeError, ValueError):
+            return Place(file=name, line=0, column=0)
     if isinstance(hint, type) and is_dataclass(hint):
         return _build_record(hint, value, path, places, name)
     origin, arguments = get_origin(hint), get_args(hint)

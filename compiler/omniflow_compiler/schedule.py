@@ -25,14 +25,17 @@ class ScheduleError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where in the sources something was written: a file as the user named it, 1-based line and column."""
+    """Where in the sources something was written: a file as the user named it, 1-based line and column.
+
+    Line 0 where that is not known: a schedule whose map is missing knows its own name alone.
+    """
 
     file: str
     line: int
     column: int
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}:{self.column}"
+        return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -128,6 +128,11 @@ FORM = [
     card("a capability twice", "OF1104", "text_to_speech]", "text_to_speech, «reasoning_text»]"),
     card("an unknown kind of loop", "OF1104", "kind: encode", "kind: «encod»", "`encode`"),
     card("an unknown kind of cache", "OF1104", "kind: paged_kv", "kind: «paged_vk»", "`paged_kv`"),
+    program("an output outside the folder", "OF1104", "  text: reply.text", '  «"../text"»: reply.text', "no spaces"),
+    program(
+        "an output that every run has", "OF1109", "  text: reply.text", "  «trace»: reply.text", "for what it holds"
+    ),
+    program("a compiled schedule", "OF1008", "kind: program", "kind: «schedule»", "omniflow run"),
     card("an unknown dtype", "OF1104", "{use: null.thinker}", "{use: null.thinker, dtype: «fp16»}", "`float16`"),
     card(
         "a dtype that the expert lacks",

@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from omniflow_compiler.reader import map_path, parse_schedule, read_schedule
-from omniflow_compiler.schedule import Schedule, ScheduleError
+from omniflow_compiler.schedule import Schedule, ScheduleError, content_hash
 from tests.compiler.plan.programs import compile_texts, random_program
 
 
@@ -71,3 +72,13 @@ def test_a_file_that_is_no_schedule_is_refused_with_the_reason(
 def test_any_other_text_is_refused(text: str) -> None:
     with pytest.raises(ScheduleError):
         parse_schedule(text, "s.json")
+
+
+@pytest.mark.parametrize("name", ["../x", "/etc/x", "run", "a b", "x\x00"])
+def test_an_output_that_would_be_written_elsewhere_is_refused_even_with_its_hash_made_right(
+    name: str, schedule: Schedule
+) -> None:
+    changed = replace(schedule, outputs=(replace(schedule.outputs[0], name=name),))
+    changed = replace(changed, content_hash=content_hash(changed))
+    with pytest.raises(ScheduleError, match="cannot be an output's name"):
+        parse_schedule(changed.to_json(), "s.json")
