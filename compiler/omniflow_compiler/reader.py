@@ -36,8 +36,8 @@ def parse_schedule(text: str, name: str, places: Mapping[str, Any] | None = None
     except (ValueError, RecursionError):
         raise ScheduleError(f"{name}: not a schedule: not valid JSON; compile the program again") from None
     if not isinstance(body, dict) or body.get("kind") != "schedule":
-        known = MADE.get(str(body.get("kind"))) if isinstance(body, dict) else None
-        what = f"it is {known[0]}" if known else "its `kind` is not `schedule`"
+        made = MADE.get(str(body.get("kind"))) if isinstance(body, dict) else None
+        what = "its `kind` is not `schedule`" if made is None else f"it is {made[0]}"
         raise ScheduleError(f"{name}: not a schedule: {what}")
     version = (body.get("omniflow"), body.get("format"))
     if version != (LANGUAGE_VERSION, FORMAT_VERSION):
