@@ -55,6 +55,8 @@ BUILT_IN: Mapping[str, str] = {
     "flux.t5_tokenizer": "omniflow.experts.hf_text:load_tokenizer_2",
     "flux.transformer": "omniflow.experts.flux_transformer:load_transformer",
     "flux.vae": "omniflow.experts.flux_vae:load_vae",
+    "hf.log_mel": "omniflow.experts.hf_processor:load_log_mel",
+    "hf.patches": "omniflow.experts.hf_processor:load_patches",
     "hf.decoder": "omniflow.experts.hf_decoder:load_decoder",
     "hf.tokenizer": "omniflow.experts.hf_tokenizer:load_tokenizer",
     "wan.tokenizer": "omniflow.experts.hf_text:load_tidy_tokenizer",

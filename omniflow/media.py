@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 MAX_FILE_BYTES = 256 << 20
 MAX_TEXT_BYTES = 4 << 20
 MAX_SECONDS = 3600
+MAX_SAMPLES = 256 << 20  # of all channels
 MAX_PIXELS = 64 << 20  # of a picture, or of all frames of a clip
 MAX_FRAMES = 4096
 PICTURES = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF")
@@ -99,15 +100,17 @@ def without_batch(tensor: Tensor, kind: PortType) -> Tensor:
 
 
 def _sound(path: Path, _name: str, kind: PortType) -> Tensor:
-    """Samples [S] of one channel, or [S, channels], at the type's rate."""
+    """Samples [S] of one channel, or [S, channels], at the type's rate; of one item for a type of many."""
     info = soundfile.info(str(path))
+    if info.frames * info.channels > MAX_SAMPLES:
+        raise ValueError(f"it has {info.frames} x {info.channels} samples, more than {MAX_SAMPLES >> 20} Mi")
     if info.frames > MAX_SECONDS * info.samplerate:
         raise ValueError(f"it is longer than {MAX_SECONDS} s")
     data, rate = soundfile.read(str(path), dtype="float32", always_2d=True)
     samples = torch.from_numpy(data)
     wanted = round(kind.rate_hz) if kind.rate_hz else rate
     samples = resample(samples.T, rate, wanted).T
-    return samples.mean(1) if len(kind.axes) == 1 else samples
+    return samples.mean(1) if len(kind.axes) - is_starred(kind) == 1 else samples
 
 
 def _picture(path: Path, _name: str, kind: PortType) -> Tensor:

@@ -91,6 +91,9 @@ class Forks(Protocol):
         """Cuts a sequence, which will not grow any more, to its first `num_tokens` and gives the other room back."""
 
 
+Message = Mapping[str, Any]  # role and content: a text, or parts {"type": "image" | "audio" | "text", ...} in order
+
+
 class Tokenizer(Protocol):
     """Role of components used by the text ops."""
 
@@ -99,7 +102,7 @@ class Tokenizer(Protocol):
 
     def encode(self, text: str) -> list[int]: ...
 
-    def encode_chat(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
+    def encode_chat(self, messages: Sequence[Message]) -> list[int]:
         """Ids of the rendered chat template with the generation prompt. messages: {"role", "content"} each."""
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -142,7 +145,7 @@ class Primed(Protocol):
 class TurnTokenizer(Protocol):
     """What a tokenizer adds when a conversation may go on from the ids of its turns before."""
 
-    def encode_turn(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
+    def encode_turn(self, messages: Sequence[Message]) -> list[int]:
         """Ids that come behind a reply without its end: that end, the messages, the opening of the next reply."""
 
 
@@ -152,6 +155,26 @@ class FixedTokenizer(Protocol):
 
     def encode_fixed(self, text: str, length: int) -> tuple[list[int], list[int]]:
         """Exactly `length` ids (0: as many as the model reads at most), and 1 for those that are text."""
+
+
+class FeatureExtractor(Protocol):
+    """Role of components that prepare sounds for an encoder."""
+
+    def features(self, samples: Tensor, *, end: str) -> Tensor:
+        """float32 [bands, F] of one channel's samples; `end`: the sound goes on in `silence` or in its `mirror` image.
+
+        Errors: ValueError for a sound that is too short or too long.
+        """
+
+
+class ImageProcessor(Protocol):
+    """Role of components that prepare pictures for an encoder."""
+
+    def patches(self, picture: Tensor) -> tuple[Tensor, Tensor]:
+        """float32 [Q, numbers] and int64 [3] (frames, rows, columns of patches) of uint8 [H, W, 3].
+
+        Errors: ValueError for a picture that cannot be cut.
+        """
 
 
 class Lexicon(Protocol):

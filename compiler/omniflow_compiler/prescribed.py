@@ -48,6 +48,9 @@ def sized_ports(component: Component, kind: str) -> Ports | None:
 
 
 def _sized(port: Port, sizes: Mapping[str, int]) -> Port:
-    if "{" not in port.type:
-        return port
-    return replace(port, type=_SIZE.sub(lambda found: str(sizes.get(found[1], 1)), port.type))
+    return replace(port, type=with_sizes(port.type, sizes)) if "{" in port.type else port
+
+
+def with_sizes(text: str, sizes: Mapping[str, int]) -> str:
+    """A type or size with the component's numbers in place of their names in braces."""
+    return _SIZE.sub(lambda found: str(sizes.get(found[1], 1)), text)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
-Messages = Sequence[Mapping[str, str]]
+from omniflow.roles import Message
+
+Messages = Sequence[Message]
 REPLY = "\ue000reply\ue000"  # private characters: no template writes them
 
 

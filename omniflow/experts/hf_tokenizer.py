@@ -13,6 +13,7 @@ from tokenizers import Tokenizer
 
 from omniflow.experts.chat_turns import turn
 from omniflow.experts.lean.errors import CheckpointError
+from omniflow.roles import Message
 from omniflow_compiler.schedule import Cache, Expert
 
 MAX_TEMPLATE = 1 << 20
@@ -40,15 +41,15 @@ class HfTokenizer:
         ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
         return ids
 
-    def encode_chat(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
+    def encode_chat(self, messages: Sequence[Message]) -> list[int]:
         """Ids of the rendered conversation, open for the answer. Errors: ValueError when there is no template."""
         return self.encode(self._render(messages))
 
-    def encode_turn(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
+    def encode_turn(self, messages: Sequence[Message]) -> list[int]:
         """Ids of what comes behind a reply when the conversation goes on. Errors: ValueError as above."""
         return self.encode(turn(self._render, messages))
 
-    def _render(self, messages: Sequence[Mapping[str, str]]) -> str:
+    def _render(self, messages: Sequence[Message]) -> str:
         if self._template is None:
             raise ValueError(f"{self._folder} has no chat template ({', '.join(TEMPLATES)}): use `tokenize`")
         try:

@@ -22,6 +22,7 @@ from omniflow.ops.handoff import (
     zero_at,
 )
 from omniflow.ops.images import caption, tokenize_fixed
+from omniflow.ops.media import log_mel, patches, repeat_at
 from omniflow.ops.places import Begun, by_role, prepend, project, put_first, spread_at, take, take_at, voice_id
 from omniflow.ops.segment import Rest, segment
 from omniflow.ops.sequence import Passed, add, clamp, concat, slice_range, strip
@@ -67,6 +68,9 @@ OPS: Mapping[str, Op] = {
     "spread_at": Op(run=spread_at),
     "put_first": Op(run=put_first),
     "prepend": Op(run=prepend, memory=Begun, pieces=_ports("value")),
+    "log_mel": Op(run=log_mel),
+    "patches": Op(run=patches),
+    "repeat_at": Op(run=repeat_at),
     "project": Op(run=project, pieces=_ports("rows")),
     "join": Op(run=join, memory=Joined, pieces=_ports("items")),
 }

@@ -75,6 +75,15 @@ def heard_and_seen(module: str) -> Callable[[], list[Inputs]]:
     return make
 
 
+def played_and_shown(*texts: str) -> Callable[[], list[Inputs]]:
+    """Prompts: the first alone, the second with a sound, the third with another sound and a picture."""
+    generator = torch.Generator().manual_seed(8)
+    sounds = [0.3 * torch.randn(length, generator=generator) for length in (700, 5000)]
+    picture = torch.randint(0, 256, (9, 14, 3), generator=generator, dtype=torch.uint8)
+    media: list[Inputs] = [{}, {"audio": [sounds[0]]}, {"audio": [sounds[1]], "image": [picture]}]
+    return lambda: [{"prompt": text, **more} for text, more in zip(texts, media, strict=True)]
+
+
 def qwen3_omni(folder: Path) -> None:
     from tests.parity.qwen3_omni import reference
 
@@ -162,14 +171,14 @@ WAYS: Mapping[str, Way] = {
     "null.image": Way(requests=prompts()),
     "null.speech": Way(params={"max_tokens": "24"}, requests=prompts()),
     "qwen2_5_omni.speech": Way(
-        checkpoint="qwen2_5_omni", params=OMNI, requests=prompts(texts=("w5 w9 w77", "w8", "w1 w2 w3 w99 w20 w33"))
+        checkpoint="qwen2_5_omni", params=OMNI, requests=played_and_shown("w5 w9 w77", "w8", "w1 w2 w3 w99 w20 w33")
     ),
     "qwen2_5_omni.stream": Way(
-        checkpoint="qwen2_5_omni", params=OMNI, requests=prompts(texts=("w5 w9 w77", "w8", "w1 w2 w3 w99 w20 w33"))
+        checkpoint="qwen2_5_omni", params=OMNI, requests=played_and_shown("w5 w9 w77", "w8", "w1 w2 w3 w99 w20 w33")
     ),
     "qwen2_5_omni.tensors": Way(checkpoint="qwen2_5_omni", params=OMNI, requests=heard_and_seen("qwen2_5_omni")),
     "qwen3_omni.speech": Way(
-        checkpoint="qwen3_omni", params=OMNI3, requests=prompts(texts=("w3 w14 w15 w92 w65", "w8 w7", "w1"))
+        checkpoint="qwen3_omni", params=OMNI3, requests=played_and_shown("w3 w14 w15 w92 w65", "w8 w7", "w1")
     ),
     "qwen3_omni.tensors": Way(checkpoint="qwen3_omni", params=OMNI3, requests=heard_and_seen("qwen3_omni")),
     "smol_speech.speech": Way(

@@ -67,7 +67,11 @@ class Ports:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpSignature:
-    """An op of the closed set. `needs` is the role of the component it works with, `lengths` estimates outputs."""
+    """An op of the closed set. `needs` is the role of the component it works with.
+
+    most: the most elements of a length that the op decides, an affine size of its inputs' lengths; `{hop}` is a size
+    of its component.
+    """
 
     name: str
     ports: Ports
@@ -75,6 +79,7 @@ class OpSignature:
     needs: str | None = None
     attributes: tuple[Attribute, ...] = ()
     barrier: bool = True  # runs once all inputs are whole; otherwise chunk by chunk
+    most: Mapping[str, str] = field(default_factory=dict)
     overlaps: bool = False  # its edges may cut pieces with context: it tells what is new in them
     seconds: float = 20e-6
 
@@ -116,7 +121,10 @@ class Prescribed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpertSignature:
-    """An expert: its role, its ports under each loop kind that can bind it, its sizes and what it costs."""
+    """An expert: its role, its ports under each loop kind that can bind it, its sizes and what it costs.
+
+    most: the most elements of a length that it decides, as for an op.
+    """
 
     use: str
     role: str
@@ -124,6 +132,7 @@ class ExpertSignature:
     serves: Mapping[str, Ports] = field(default_factory=dict)
     sizes: Mapping[str, int | FromConfig] = field(default_factory=dict)
     attributes: tuple[Attribute, ...] = ()
+    most: Mapping[str, str] = field(default_factory=dict)
     num_parameters: int | FromConfig = 0
     num_quantized: Mapping[str, int | FromConfig] = field(default_factory=dict)  # by the value of attribute `quantize`
     needs_source: bool = False

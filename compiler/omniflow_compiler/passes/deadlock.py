@@ -7,6 +7,7 @@ from omniflow_compiler.diagnostics import Edit, Label, Report
 from omniflow_compiler.digraph import connected_parts
 from omniflow_compiler.graph import Edge, Node, ProgramGraph
 from omniflow_compiler.passes.branches import may_run_together
+from omniflow_compiler.passes.caps import is_capped
 from omniflow_compiler.passes.network import counted_axes, lag_of, links_of, scale_of
 from omniflow_compiler.passes.types import Types
 from omniflow_compiler.waiting import Circle, Wait, find_circles, held_whole
@@ -122,7 +123,7 @@ def _unbounded(graph: ProgramGraph, types: Types) -> set[str]:
     """Lengths (`voice.F`), and nodes that write text, that nothing bounds before the run.
 
     A loop over tokens has a bound of its own, an input is there before the run, and an op makes of bounded values a
-    bounded one; how much any other expert gives is its own affair.
+    bounded one; how much any other expert gives is its own affair, unless its signature says the most.
     """
     found: set[str] = set()
     for part in connected_parts(graph.graph):
@@ -130,7 +131,8 @@ def _unbounded(graph: ProgramGraph, types: Types) -> set[str]:
             node = graph.nodes[name]
             if node.loop is not None and node.loop.kind == "ar_decode":
                 continue
-            if node.op is None or any(_lengths(edge, types) & found for edge in graph.incoming[name]):
+            is_told = node.op is not None or is_capped(node, types)
+            if not is_told or any(_lengths(edge, types) & found for edge in graph.incoming[name]):
                 found |= _own_lengths(node, types)
     return found
 

@@ -9,6 +9,7 @@ from fractions import Fraction
 
 from omniflow_compiler.graph import Edge, Node, ProgramGraph
 from omniflow_compiler.library.signature import Port
+from omniflow_compiler.passes.caps import cap_of
 from omniflow_compiler.passes.types import Types
 from omniflow_compiler.types import ANY, DTYPE_BYTES, Axis, Size, Type
 
@@ -91,6 +92,9 @@ def _length(
 ) -> Length:
     if node.id in bounds and symbol == f"{node.id}.T":
         return Length(Fraction(bounds[node.id]), True)
+    cap = cap_of(node, symbol, graph, lengths.types)
+    if cap is not None:
+        return Length(Fraction(math.ceil(cap.evaluate(lengths.of))), lengths.is_bound(cap))
     hop = 0 if node.component is None or axis.items else node.component.signature.hop
     if node.op is not None:
         made_of = {entry.name for entry in node.inputs.values() if _alike(entry, port)}

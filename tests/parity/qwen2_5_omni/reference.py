@@ -6,6 +6,7 @@ pad and codec bos and its three-axis positions. One masked token in front of the
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -26,7 +27,10 @@ HIDDEN, CODE_MELS, VECTOR = 64, 8, 9
 VOICES = ("Chelsie", "Ethan")
 WORDS = ("<system>", "<user>", "<assistant>", *(f"w{i}" for i in range(3, VOCABULARY)))
 TEMPLATE = (
-    "{% for message in messages %}<{{ message['role'] }}> {{ message['content'] }} {% endfor %}"
+    "{% for message in messages %}<{{ message['role'] }}> {% if message['content'] is string %}{{ message['content'] }}"
+    "{% else %}{% for part in message['content'] %}"
+    "{% if part['type'] == 'image' %}w185 w181 w186 {% elif part['type'] == 'audio' %}w183 w180 w184 "
+    "{% else %}{{ part['text'] }}{% endif %}{% endfor %}{% endif %} {% endfor %}"
     "{% if add_generation_prompt %}<assistant>{% endif %}{% if tools %} tools{% endif %}"
 )
 _ROPE = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 3, 3]}
@@ -125,14 +129,24 @@ def build(folder: Path, seed: int, *, block: int = 6) -> Any:
     return Qwen2_5OmniForConditionalGeneration.from_pretrained(folder, dtype=torch.float32).eval()
 
 
+PREPROCESSING = {
+    "feature_extractor_type": "WhisperFeatureExtractor", "feature_size": MELS, "sampling_rate": 16000,
+    "hop_length": 160, "n_fft": 400, "chunk_length": 2, "padding_side": "right", "return_attention_mask": True,
+    "image_processor_type": "Qwen2VLImageProcessor", "patch_size": 2, "merge_size": 2, "temporal_patch_size": 2,
+    "min_pixels": 16, "max_pixels": 400, "image_mean": [0.48145466, 0.4578275, 0.40821073],
+    "image_std": [0.26862954, 0.26130258, 0.27577711],
+}  # fmt: skip
+
+
 def add_tokenizer(folder: Path) -> None:
-    """One id per word, `w3` for words it does not know, and a chat template."""
+    """One id per word, `w3` for words it does not know, a chat template, and how sounds and pictures are prepared."""
     from tokenizers import Tokenizer, models, pre_tokenizers
 
     tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="w3"))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     tokenizer.save(str(folder / "tokenizer.json"))
     (folder / "chat_template.jinja").write_text(TEMPLATE, encoding="utf-8")
+    (folder / "preprocessor_config.json").write_text(json.dumps(PREPROCESSING), encoding="utf-8")
 
 
 def _unclamped(vocoder: Any, mel: Tensor) -> Tensor:

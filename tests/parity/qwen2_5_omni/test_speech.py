@@ -40,7 +40,7 @@ def test_a_prompt_is_answered_in_text_and_speech_as_transformers_answers_its_tok
     schedule = omniflow.compile(SPECS / "speech.program.yaml", params={"weights": str(folder)})
     running = omniflow.load(schedule)
     own = outputs_of(running.run({"prompt": "w9 w10 w11"}, seed=5, rng="torch", params=GREEDY))
-    system = schedule.node("tokenize").attributes["system"]
+    system = schedule.node("read/tokenize").attributes["system"]
     ids = (0, *[3] * len(system.split()), 1, 9, 10, 11, 2)  # what is no word of the tokenizer is its unknown one
     expected = reference.record(tiny.model, Case(prompts=(ids,), max_codes=12, eos=NEVER), seed=5)
     assert own["text"] == " ".join(reference.WORDS[i] for i in expected.text[0])

@@ -6,6 +6,7 @@ rows therefore go without a penalty, but for the one that shows what that costs.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -132,6 +133,37 @@ def build(folder: Path, seed: int) -> Any:
     return Qwen3OmniMoeForConditionalGeneration.from_pretrained(folder, dtype=torch.float32).eval()
 
 
+TEMPLATE = (
+    "{% for m in messages %}<turn>{{ m.role }}\n{% if m.content is string %}{{ m.content }}{% else %}"
+    "{% for part in m.content %}{% if part.type == 'image' %}w205 w201 w206 {% elif part.type == 'audio' %}"
+    "w203 w200 w204 {% else %}{{ part.text }}{% endif %}{% endfor %}{% endif %}<end>\n{% endfor %}"
+    "<turn>assistant{{ '\\n' }}"
+)
+PREPROCESSING = {
+    "feature_extractor_type": "WhisperFeatureExtractor", "feature_size": MELS, "sampling_rate": 16000,
+    "hop_length": 160, "n_fft": 400, "padding_side": "right", "return_attention_mask": True,
+    "image_processor_type": "Qwen2VLImageProcessor", "patch_size": 2, "merge_size": 2, "temporal_patch_size": 2,
+    "min_pixels": 16, "max_pixels": 400, "image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5],
+}  # fmt: skip
+
+
+def add_tokenizer(folder: Path) -> Any:
+    """One id per word, a chat template, and how sounds and pictures are prepared; returns the tokenizer."""
+    from tokenizers import AddedToken, Tokenizer
+    from tokenizers.models import WordLevel
+    from tokenizers.pre_tokenizers import Split
+
+    specials = {TURN: "<turn>", TURN_END: "<end>", USER: "user", ASSISTANT: "assistant", LINE: "\n"}
+    words = {specials.get(i, f"w{i}"): i for i in range(VOCABULARY)}
+    tokenizer = Tokenizer(WordLevel(words, unk_token="w0"))
+    tokenizer.pre_tokenizer = Split(" ", "removed")
+    tokenizer.add_special_tokens([AddedToken(text, special=True) for text in specials.values()])
+    tokenizer.save(str(folder / "tokenizer.json"))
+    (folder / "chat_template.jinja").write_text(TEMPLATE, encoding="utf-8")
+    (folder / "preprocessor_config.json").write_text(json.dumps(PREPROCESSING), encoding="utf-8")
+    return tokenizer
+
+
 def cases() -> dict[str, Case]:
     """Text, sound and picture in; greedy and sampled; one row and a padded batch."""
     generator = torch.Generator().manual_seed(7)
@@ -158,22 +190,6 @@ def cases() -> dict[str, Case]:
         "sound": Case(prompts=(sound,), features=features),
         "picture": Case(prompts=(picture,), pixels=pixels, grid=grid),
     }
-
-
-def add_tokenizer(folder: Path) -> Any:
-    """One id per word, `w0` for words it does not know, and a chat template; gives the tokenizer."""
-    from tokenizers import AddedToken, Tokenizer
-    from tokenizers.models import WordLevel
-    from tokenizers.pre_tokenizers import Split
-
-    specials = {TURN: "<turn>", TURN_END: "<end>", USER: "user", ASSISTANT: "assistant", LINE: "\n"}
-    tokenizer = Tokenizer(WordLevel({specials.get(i, f"w{i}"): i for i in range(VOCABULARY)}, unk_token="w0"))
-    tokenizer.pre_tokenizer = Split(" ", "removed")
-    tokenizer.add_special_tokens([AddedToken(text, special=True) for text in specials.values()])
-    tokenizer.save(str(folder / "tokenizer.json"))
-    turn = "{% for m in messages %}<turn>{{ m.role }}\n{{ m.content }}<end>\n{% endfor %}<turn>assistant{{ '\\n' }}"
-    (folder / "chat_template.jinja").write_text(turn, encoding="utf-8")
-    return tokenizer
 
 
 def record(model: Any, case: Case, *, seed: int, voice: str = VOICES[0]) -> Recording:

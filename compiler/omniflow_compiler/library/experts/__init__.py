@@ -4,10 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from omniflow_compiler.library.experts import cosmos3, csm, flux, hf, null, qwen2_5_omni, qwen3_omni, smol, wan
+from omniflow_compiler.library.experts import (
+    cosmos3,
+    csm,
+    flux,
+    hf,
+    hf_processor,
+    null,
+    qwen2_5_omni,
+    qwen3_omni,
+    smol,
+    wan,
+)
 from omniflow_compiler.library.signature import ExpertSignature
 
-FAMILIES = (smol, cosmos3, wan, hf, flux, qwen2_5_omni, qwen3_omni, csm, null)
+FAMILIES = (smol, cosmos3, wan, hf, hf_processor, flux, qwen2_5_omni, qwen3_omni, csm, null)
 LEAN = (smol, hf, qwen2_5_omni, qwen3_omni, csm)  # families whose modules are our own, in two dtypes
 LEAN_DTYPES = ("float32", "bfloat16")
 

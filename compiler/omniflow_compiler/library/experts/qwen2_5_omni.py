@@ -52,6 +52,16 @@ def _transformer(width: str, inner: str, layers: str, matrices: int = 2) -> Call
     return read
 
 
+def _patch(section: Section) -> int | None:
+    """Numbers of a flattened patch: channels, frames and a square of pixels."""
+    channels = section.get("in_channels", section.get("in_chans", 3))
+    found = [channels, section.get("temporal_patch_size"), section.get("patch_size")]
+    if not all(isinstance(value, int) for value in found):
+        return None
+    channels, frames, side = (int(value) for value in found if value is not None)
+    return channels * frames * side * side
+
+
 def _flow(section: Section) -> int | None:
     """About: attention, feed-forward part and modulation of every block."""
     width, depth, factor = (section.get(name) for name in ("hidden_size", "num_hidden_layers", "ff_mult"))
@@ -61,6 +71,7 @@ def _flow(section: Section) -> int | None:
 
 
 _THINKER, _TALKER = "thinker_config", "talker_config"
+_VISION = f"{_THINKER}.vision_config"
 _DIT, _BIGVGAN = "token2wav_config.dit_config", "token2wav_config.bigvgan_config"
 _HIDDEN = FromConfig(path=f"{_THINKER}.text_config.hidden_size", default=3584)
 _VOCABULARY = FromConfig(path=f"{_THINKER}.text_config.vocab_size", default=152064)
@@ -129,6 +140,7 @@ SIGNATURES = (
             outputs=(Port(name="embeds", type="act[A, hidden]"),),
         )},
         sizes={"hidden": _HIDDEN, "bands": FromConfig(path=f"{_THINKER}.audio_config.num_mel_bins", default=128)},
+        most={"A": "F/4 + 1"},
         num_parameters=FromConfig(
             path=f"{_THINKER}.audio_config", default=637_000_000,
             read=_transformer("d_model", "encoder_ffn_dim", "encoder_layers"),
@@ -140,14 +152,15 @@ SIGNATURES = (
         use="qwen2_5_omni.vision", role="vision_encoder", needs_source=True,
         serves={"encode": Ports(
             inputs=(
-                Port(name="pixels", type="f32[Q, D]", doc="Flattened patches of one picture, normalised."),
+                Port(name="pixels", type="f32[Q, patch]", doc="Flattened patches of one picture, normalised."),
                 Port(name="grid", type="i64[3]", doc="Frames, rows and columns of patches."),
             ),
-            outputs=(Port(name="embeds", type="act[V, hidden]"),),
+            outputs=(Port(name="embeds", type="act[Q/{square}, hidden]"),),
         )},
         sizes={
-            "hidden": _HIDDEN,
-            "merge": FromConfig(path=f"{_THINKER}.vision_config.spatial_merge_size", default=2),
+            "hidden": _HIDDEN, "patch": FromConfig(path=_VISION, default=1176, read=_patch),
+            "square": FromConfig(path=f"{_VISION}.spatial_merge_size", default=4, read=lambda side: side**2),
+            "merge": FromConfig(path=f"{_VISION}.spatial_merge_size", default=2),
         },
         num_parameters=FromConfig(
             path=f"{_THINKER}.vision_config", default=676_000_000,

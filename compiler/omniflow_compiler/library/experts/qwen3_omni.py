@@ -13,6 +13,7 @@ from omniflow_compiler.library.experts.kv_bytes import kv_bytes
 from omniflow_compiler.library.signature import ExpertSignature, FromConfig, Port, Ports
 
 _THINKER, _TALKER, _CODE2WAV = "thinker_config", "talker_config", "code2wav_config"
+_VISION = f"{_THINKER}.vision_config"
 _SPECIALS = 1024  # the last ids of the talker, which are no codes
 
 
@@ -36,6 +37,15 @@ def _lost(section: Any) -> int | None:
 def _strides(section: Any, name: str) -> list[int] | None:
     found = section.get(name) if isinstance(section, Mapping) else None
     return found if isinstance(found, list) and all(isinstance(stride, int) for stride in found) else None
+
+
+def _patch(section: Mapping[str, Any]) -> int | None:
+    """Numbers of a flattened patch: channels, frames and a square of pixels."""
+    found = [section.get("in_channels", 3), section.get("temporal_patch_size"), section.get("patch_size")]
+    if not all(isinstance(value, int) for value in found):
+        return None
+    channels, frames, side = (int(value) for value in found if value is not None)
+    return channels * frames * side * side
 
 
 def _id(path: str, default: int) -> FromConfig:
@@ -112,7 +122,12 @@ SIGNATURES = (
             inputs=(Port(name="features", type="f32[bands, F]", doc="Log-mel frames of one sound, 100 a second."),),
             outputs=(Port(name="embeds", type="act[A, hidden]"),),
         )},
-        sizes={"hidden": _HIDDEN, "bands": _id(f"{_THINKER}.audio_config.num_mel_bins", 128)},
+        sizes={
+            "hidden": _HIDDEN, "bands": _id(f"{_THINKER}.audio_config.num_mel_bins", 128),
+            "chunk": FromConfig(path=f"{_THINKER}.audio_config.n_window", default=100, read=lambda half: 2 * half),
+            "rows": FromConfig(path=f"{_THINKER}.audio_config.n_window", default=13, read=lambda half: -(-half // 4)),
+        },
+        most={"A": "{rows}*F/{chunk} + 1"},
         num_parameters=650_000_000, unit_seconds={"encoder_chunk": 1.0},
         doc="The thinker's ears: 13 embeddings a second.",
     ),
@@ -120,15 +135,19 @@ SIGNATURES = (
         use="qwen3_omni.vision", role="vision_encoder", needs_source=True,
         serves={"encode": Ports(
             inputs=(
-                Port(name="pixels", type="f32[Q, D]", doc="Flattened patches of one picture, normalised."),
+                Port(name="pixels", type="f32[Q, patch]", doc="Flattened patches of one picture, normalised."),
                 Port(name="grid", type="i64[3]", doc="Frames, rows and columns of patches."),
             ),
             outputs=(
-                Port(name="embeds", type="act[V, hidden]"),
-                Port(name="deep", type="act[V, deep, hidden]", doc="What the thinker's first layers add."),
+                Port(name="embeds", type="act[Q/{square}, hidden]"),
+                Port(name="deep", type="act[Q/{square}, deep, hidden]", doc="What the thinker's first layers add."),
             ),
         )},
-        sizes={"hidden": _HIDDEN, "deep": _DEEP, "merge": _id(f"{_THINKER}.vision_config.spatial_merge_size", 2)},
+        sizes={
+            "hidden": _HIDDEN, "deep": _DEEP, "merge": _id(f"{_VISION}.spatial_merge_size", 2),
+            "patch": FromConfig(path=_VISION, default=1536, read=_patch),
+            "square": FromConfig(path=f"{_VISION}.spatial_merge_size", default=4, read=lambda side: side**2),
+        },
         num_parameters=540_000_000, unit_seconds={"encoder_chunk": 1.0},
         doc="The thinker's eyes: one embedding per square of patches, and features for its first layers.",
     ),

@@ -13,7 +13,11 @@ SIGNATURES = (
     OpSignature(
         name="chat_tokenize", needs="tokenizer",
         ports=_ports(
-            (Port(name="messages", type="text", doc="What the user says."),),
+            (
+                Port(name="messages", type="text", doc="What the user says."),
+                Port(name="pictures", type="?p[N*, ...]", required=False, doc="What stands before it; the template marks a place for each."),
+                Port(name="sounds", type="?s[M*, ...]", required=False, doc="What stands before it, behind the pictures."),
+            ),
             (Port(name="tokens", type="tokens[P] < vocabulary"),),
         ),
         attributes=(Attribute(name="system", type="text", default="", doc="System message; empty keeps the template's own."),),
