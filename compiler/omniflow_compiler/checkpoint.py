@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from omniflow_compiler.library.signature import FromConfig
-from omniflow_compiler.reads import note_file
+from omniflow_compiler.reads import note_file, read_bounded
 
 MAX_CONFIG_BYTES = 32 * 1024 * 1024  # a tokenizer.json has ten
 
@@ -20,7 +20,7 @@ def read_config(folder: str, file: str = "config.json") -> dict[str, Any]:
     try:
         if path.stat().st_size > MAX_CONFIG_BYTES:
             return {}
-        config = json.loads(path.read_text(encoding="utf-8"))
+        config = json.loads(read_bounded(path, MAX_CONFIG_BYTES))
     except (OSError, ValueError, RecursionError):
         return {}
     return config if isinstance(config, dict) else {}

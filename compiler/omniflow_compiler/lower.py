@@ -36,8 +36,8 @@ from omniflow_compiler.types import UNKNOWN, Type
 from omniflow_compiler.version import VERSION
 
 
-def lower(graph: ProgramGraph, types: Types, plan: Plan, outputs: Sequence[str], *, is_hashed: bool = True) -> Schedule:
-    """The schedule of a graph without faults; without its hash where nobody keeps it."""
+def lower(graph: ProgramGraph, types: Types, plan: Plan, outputs: Sequence[str]) -> Schedule:
+    """The schedule of a graph without faults."""
     nodes = tuple(_node(graph.nodes[name], types, plan) for name in plan.order)
     components = {c.spec.name.text: c for node in _scheduled(graph, plan) for c in node.components}
     read = {e.spec.source.port for name in plan.order for e in graph.incoming[name] if e.source_node is None}
@@ -61,7 +61,7 @@ def lower(graph: ProgramGraph, types: Types, plan: Plan, outputs: Sequence[str],
         critical_seconds=_seconds(plan.timeline.seconds),
         lengths={name: math.ceil(length.elements) for name, length in sorted(plan.lengths.known.items())},
     )
-    return replace(schedule, content_hash=content_hash(schedule)) if is_hashed else schedule
+    return replace(schedule, content_hash=content_hash(schedule))
 
 
 def _scheduled(graph: ProgramGraph, plan: Plan) -> Iterable[Node]:

@@ -62,7 +62,7 @@ class Options:
     config: Path | None = None
     library: Library = BUILT_IN
     deny: Collection[str] = ()  # codes of lints, or `warnings` for all of them
-    is_check: bool = False  # whether only the findings are asked for, so that the schedule needs no hash
+    is_check: bool = False  # whether only the findings are asked for: what finds nothing is left out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +112,8 @@ def _compile_document(path: Path, sources: SourceSet, options: Options, report: 
         return Compilation(report=report, sources=sources, kind=kind)
     _check_params(overrides, whole.card.params, whole.program.params, report)
     card = place_components(whole.card, config, options.devices, report)
-    options = replace(options, budgets={**config.budgets, **options.budgets})
+    is_check = options.is_check and not config.faults  # these name edges of the schedule
+    options = replace(options, budgets={**config.budgets, **options.budgets}, is_check=is_check)
     compilation = _compile(replace(whole, card=card), path, kind, sources, options, report)
     if compilation.schedule is not None:
         check_faults(config.faults, compilation.schedule, config.unit_seconds, report)
@@ -137,15 +138,14 @@ def _compile(whole: Whole, path: Path, kind: str, sources: SourceSet, options: O
         check_use(whole.card, whole.program, whole.card_path, path, sources, report)
     outputs = requested_outputs(graph, options.outputs, branches.off, report)
     compilation = Compilation(report=report, sources=sources, kind=kind, graph=graph, types=types)
-    if report.num_errors > 0:
+    if report.num_errors > 0 or (options.is_check and not options.budgets):
         return compilation
     if branches.on or branches.off:
         graph = without_branches(graph, branches)
         types = infer_types(graph, Report())
     plan = plan_run(graph, types, needed_nodes(graph, outputs), options.budgets)
     check_budget(plan, graph, report)
-    is_hashed = not options.is_check
-    schedule = None if report.num_errors > 0 else lower(graph, types, plan, outputs, is_hashed=is_hashed)
+    schedule = None if report.num_errors > 0 or options.is_check else lower(graph, types, plan, outputs)
     return replace(compilation, graph=graph, types=types, plan=plan, schedule=schedule)
 
 

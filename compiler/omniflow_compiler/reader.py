@@ -12,6 +12,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from omniflow_compiler.made import MADE, RESERVED
 from omniflow_compiler.names import is_file_name
+from omniflow_compiler.reads import read_bounded
 from omniflow_compiler.schedule import FORMAT_VERSION, LANGUAGE_VERSION, Place, Schedule, ScheduleError, content_hash
 
 MAX_SCHEDULE_BYTES = 256 * 1024 * 1024
@@ -61,7 +62,7 @@ def _read(path: Path) -> str:
     try:
         if path.stat().st_size > MAX_SCHEDULE_BYTES:
             raise ScheduleError(f"{path.name}: larger than {MAX_SCHEDULE_BYTES} bytes")
-        return path.read_text(encoding="utf-8")
+        return read_bounded(path, MAX_SCHEDULE_BYTES).decode()
     except OSError as error:
         raise ScheduleError(f"{path.name}: cannot be read: {(error.strerror or 'error').lower()}") from None
     except UnicodeDecodeError:
@@ -71,7 +72,7 @@ def _read(path: Path) -> str:
 def _read_places(path: Path) -> Mapping[str, Any] | None:
     """The map beside a schedule; a missing or unreadable one only costs line numbers."""
     try:
-        body = json.loads(path.read_text(encoding="utf-8")) if path.stat().st_size < MAX_SCHEDULE_BYTES else None
+        body = json.loads(read_bounded(path, MAX_SCHEDULE_BYTES))
     except (OSError, ValueError, RecursionError):
         return None
     return body if isinstance(body, dict) and isinstance(body.get("places"), dict) else None

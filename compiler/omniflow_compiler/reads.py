@@ -5,7 +5,10 @@ Only the standard library is imported here: the answer to an unchanged `omniflow
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import os
+import select
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -33,6 +36,7 @@ class Reads:
 
 
 MAX_FILE_BYTES = 64 * 1024 * 1024
+MOST_SECONDS = 5  # for what writes into a pipe to go on
 _CURRENT: ContextVar[Reads | None] = ContextVar("reads", default=None)
 _HELD: ContextVar[Mapping[Path, bytes] | None] = ContextVar("held", default=None)
 
@@ -75,8 +79,25 @@ def read_bytes(path: Path) -> bytes:
     content = _held(path)
     if content is not None:
         return content[: MAX_FILE_BYTES + 1]
-    with path.open("rb") as file:
-        return file.read(MAX_FILE_BYTES + 1)
+    return read_bounded(path, MAX_FILE_BYTES + 1)
+
+
+def read_bounded(path: Path, limit: int) -> bytes:
+    """The first `limit` bytes of a file. A pipe or a device is read while something comes, and never waited for
+    longer than `MOST_SECONDS`. Errors: OSError.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # opening a pipe waits for its writer
+    with os.fdopen(descriptor, "rb", buffering=0) as file:
+        parts: list[bytes] = []
+        while limit > 0:
+            if not select.select([descriptor], [], [], MOST_SECONDS)[0]:
+                raise TimeoutError(errno.ETIMEDOUT, f"nothing came within {MOST_SECONDS} seconds")
+            part = file.read(min(limit, 1 << 20))
+            if not part:
+                break
+            parts.append(part)
+            limit -= len(part)
+        return b"".join(parts)
 
 
 def note_file(path: Path, content: bytes | None = None) -> None:

@@ -44,8 +44,10 @@ def _files(paths: Sequence[Path]) -> Iterator[Path]:
 
 def _is_spec(path: Path) -> bool:
     """Whether a file of a folder says that it is one of ours."""
+    from omniflow_compiler.reads import MAX_FILE_BYTES, read_bounded
+
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_bounded(path, MAX_FILE_BYTES).decode()
     except (OSError, UnicodeDecodeError):
         return False
     return text.startswith("omniflow:") or "\nomniflow:" in text
@@ -56,6 +58,7 @@ def _format(path: Path, check: bool) -> bool | None:
     from omniflow.files import WriteError, write_text
     from omniflow_compiler.diagnostics import Report
     from omniflow_compiler.load import read_source
+    from omniflow_compiler.reads import MAX_FILE_BYTES, read_bounded
     from omniflow_compiler.source import SourceSet
 
     report, sources = Report(), SourceSet(path.absolute().parent)
@@ -64,7 +67,7 @@ def _format(path: Path, check: bool) -> bool | None:
     if text is None:
         _print(report, sources)
         return None
-    if text.encode("utf-8") == path.read_bytes():
+    if text.encode("utf-8") == read_bounded(path, MAX_FILE_BYTES):
         return False
     if check:
         print(f"{path}: not laid out")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from omniflow_compiler import reads
 from omniflow_compiler.pipeline import Options, compile_file
 from omniflow_compiler.render import render_report
 from tests.compiler.hostile import HOSTILE
@@ -118,3 +120,25 @@ def test_a_fan_of_twenty_thousand_edges_is_linear(tmp_path: Path) -> None:
     assert time.process_time() - start < 60
     assert compilation.schedule is not None
     assert len(compilation.schedule.channels) == size * (size + 2)
+
+
+@pytest.mark.parametrize("written", [b"", b"omniflow: 1\n"], ids=["nobody writes", "writing stops"])
+def test_a_pipe_is_not_waited_for_for_ever(written: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reads, "MOST_SECONDS", 0.05)
+    pipe = tmp_path / "card.yaml"
+    os.mkfifo(pipe)
+    writer = os.open(pipe, os.O_RDWR)
+    if written:
+        os.write(writer, written)
+    (found,) = compile_file(pipe, Options()).report
+    os.close(writer)
+    assert found.code == "OF1001"
+    assert "nothing came within" in found.message
+
+
+def test_a_pipe_that_is_written_and_closed_is_read(tmp_path: Path) -> None:
+    read, write = os.pipe()
+    os.write(write, b"omniflow: 1\nkind: card\nid: c\ncomponents: {tokenizer: {use: null.tokenizer}}\n")
+    os.close(write)
+    assert {found.code for found in compile_file(Path(f"/dev/fd/{read}"), Options()).report} <= {"OF3001"}
+    os.close(read)

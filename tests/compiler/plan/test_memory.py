@@ -119,3 +119,11 @@ def test_sound_is_as_long_as_its_frames_make_it() -> None:
     sizes = {buffer.port: buffer.bytes for schedule in (frames, speech) for buffer in schedule.buffers}
     assert sizes["wave.audio"] == 4 * 8 * 40  # 40 frames of 8 samples
     assert sizes["join.samples"] == 4 * 16 * 512 * 300  # 16 sentences of 512 frames of 300 samples
+
+
+def test_a_check_plans_no_more_than_a_budget_needs_and_finds_the_same() -> None:
+    over = compile_file(SPEECH, Options(budgets={"cpu": 512 << 20}, is_check=True))
+    assert [found.code for found in over.report] == ["OF2401"]
+    fine = compile_file(SPEECH, Options(is_check=True))
+    assert not list(fine.report)
+    assert fine.plan is None
