@@ -44,7 +44,7 @@ def load_voices(folder: Path, *, device: torch.device) -> Voices:
     try:
         if path.stat().st_size > MAX_BYTES:
             raise CheckpointError(f"{path}: larger than {MAX_BYTES} bytes; this is no list of voices")
-        found = torch.load(path, map_location=device, weights_only=True)
+        found = torch.load(path, map_location="cpu", weights_only=True)
     except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
         reason = " ".join(str(error).split()).split(". ")[0]
         raise CheckpointError(f"{path}: cannot be read as a list of voices: {reason}") from None
@@ -62,6 +62,6 @@ def _voice(name: object, entry: object, path: Path, device: torch.device) -> Voi
         raise CheckpointError(f"{path}: voice {name!r} needs bos_token (an id), cond and ref_mel (tensors)")
     return Voice(
         token=torch.tensor([token], device=device),
-        vector=vector.float().flatten(),
-        reference=reference.float().flatten(0, -2),
+        vector=vector.float().flatten().to(device),
+        reference=reference.float().flatten(0, -2).to(device),
     )

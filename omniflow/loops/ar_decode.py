@@ -398,6 +398,8 @@ def _likeliest(
     if len(known) == len(asked):
         return known
     values, ids = (torch.stack([logits for _, logits in asked]) if len(asked) > 1 else asked[0][1][None]).max(dim=-1)
+    if values.device.type != "cpu":
+        return cast("list[int]", torch.where(values.isfinite(), ids, -1).tolist())  # one wait, not two
     return [token if isfinite(value) else -1 for token, value in zip(ids.tolist(), values.tolist(), strict=True)]
 
 

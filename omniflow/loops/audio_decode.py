@@ -11,7 +11,7 @@ from torch import Tensor
 
 from omniflow.channel import Window
 from omniflow.loops.base import BadResult, Done, Emit, Loop, Start, Stream, Unit, Wait
-from omniflow.loops.checks import problem_of
+from omniflow.loops.checks import NOT_FINITE, are_finite
 from omniflow.roles import DecoderRows, DecoderState, StreamDecoder
 from omniflow_compiler.schedule import Node
 
@@ -74,7 +74,8 @@ class AudioDecode(Loop[Speaking]):
         results = expert.decode(rows)
         for unit in units:
             unit.state.is_done = unit.payload.is_last
-        return [_checked(result, self.num_axes) for result in results]
+        finite = are_finite(results)
+        return [_checked(result, self.num_axes, ok) for result, ok in zip(results, finite, strict=True)]
 
     def advance(self, state: Speaking, result: Tensor) -> list[Emit]:
         """Samples leave as they come."""
@@ -104,6 +105,7 @@ def _row(unit: Unit) -> DecoderRows:
     )
 
 
-def _checked(result: Tensor, num_axes: int) -> Tensor | BadResult:
-    problem = problem_of(result, num_axes=num_axes)
-    return BadResult(problem) if problem else result
+def _checked(result: Tensor, num_axes: int, is_finite: bool) -> Tensor | BadResult:
+    if result.ndim != num_axes:
+        return BadResult(f"shape {list(result.shape)} where {num_axes} axes are due")
+    return result if is_finite else BadResult(NOT_FINITE)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import torch
 from torch import Tensor
 
+NOT_FINITE = "values that are not numbers"
 
-def problem_of(value: Tensor, *, num_axes: int | None = None) -> str | None:
-    """What is wrong with a result tensor, or None: NaN or infinite values, or not the number of axes."""
-    if num_axes is not None and value.ndim != num_axes:
-        return f"shape {list(value.shape)} where {num_axes} axes are due"
-    if value.is_floating_point() and not bool(value.isfinite().all()):
-        return "values that are not numbers"
-    return None
+
+def are_finite(values: Sequence[Tensor]) -> list[bool]:
+    """Whether each holds numbers only, neither NaN nor infinite; a device is waited for once, whatever their count."""
+    found = [value.isfinite().all() for value in values]
+    if len(found) == 1 or all(value.device.type == "cpu" for value in found):
+        return [bool(value) for value in found]
+    return [bool(value) for value in torch.stack(found).tolist()]

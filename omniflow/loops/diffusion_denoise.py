@@ -14,7 +14,7 @@ from torch import Tensor
 
 from omniflow.lease import Lease
 from omniflow.loops.base import BadResult, Done, Emit, Loop, Start, Unit, Wait
-from omniflow.loops.checks import problem_of
+from omniflow.loops.checks import NOT_FINITE, are_finite
 from omniflow.loops.noise_levels import make_times
 from omniflow.loops.solvers import Solver, make_solver
 from omniflow.roles import AnyLength, Denoiser, Latents, SelfGuided, Sequential
@@ -125,7 +125,9 @@ class DiffusionDenoise(Loop[Denoising]):
         for i, without in zip(guided, velocities[len(units) :], strict=True):
             combine = units[i].state.guidance.combine
             results[i] = {port: combine(velocity, without[port]) for port, velocity in results[i].items()}
-        return [_checked(result, unit) for result, unit in zip(results, units, strict=True)]
+        finite = iter(are_finite([value for result in results for value in result.values()]))
+        flags = [[next(finite) for _ in result] for result in results]
+        return [_checked(*row) for row in zip(results, units, map(all, flags), strict=True)]
 
     def advance(self, state: Denoising, result: Mapping[str, Tensor]) -> list[Emit]:
         """Nothing leaves before the end."""
@@ -147,12 +149,9 @@ def _velocities(expert: Denoiser, rows: Sequence[tuple[Latents, float, Any]], po
     return [{port: velocity} if isinstance(velocity, Tensor) else velocity for velocity in found]
 
 
-def _checked(result: Mapping[str, Tensor], unit: Unit) -> Mapping[str, Tensor] | BadResult:
+def _checked(result: Mapping[str, Tensor], unit: Unit, is_finite: bool) -> Mapping[str, Tensor] | BadResult:
     for port, solver in unit.state.solvers.items():
         velocity = result[port]
         if velocity.shape != solver.latent.shape:
             return BadResult(f"a velocity {list(velocity.shape)} of a latent {list(solver.latent.shape)}")
-        problem = problem_of(velocity)
-        if problem:
-            return BadResult(problem)
-    return result
+    return result if is_finite else BadResult(NOT_FINITE)

@@ -10,7 +10,7 @@ import torch
 
 from omniflow.features import Features, Inputs, Shelf, is_same
 from omniflow.loops.base import BadResult, Done, Emit, Loop, Start, Unit, Wait
-from omniflow.loops.checks import problem_of
+from omniflow.loops.checks import NOT_FINITE, are_finite
 from omniflow.roles import Encoder
 from omniflow_compiler.schedule import Node
 
@@ -61,7 +61,7 @@ class Encode(Loop[Encoding]):
                 known = len(rows)
                 rows.append(state.inputs)
             found.append(known)
-        results = [_checked(result) for result in expert.encode(rows)] if rows else []
+        results = _checked(expert.encode(rows)) if rows else []
         if len(results) != len(rows):
             raise ValueError(f"{len(results)} results for {len(rows)} rows")
         return [results[known] if isinstance(known, int) else known for known in found]
@@ -74,9 +74,9 @@ class Encode(Loop[Encoding]):
         return [Emit(port, result[port]) for port in self.ports]
 
 
-def _checked(result: Features) -> Features | BadResult:
-    for port, value in result.items():
-        problem = problem_of(value)
-        if problem:
-            return BadResult(f"{port}: {problem}")
-    return result
+def _checked(results: Sequence[Features]) -> list[Features | BadResult]:
+    """The results, in place of those that are not numbers what is wrong with them."""
+    named = [(i, port, value) for i, result in enumerate(results) for port, value in result.items()]
+    named = [(i, port, value) for i, port, value in named if value.is_floating_point()]
+    bad = {i: port for (i, port, _), ok in zip(named, are_finite([v for *_, v in named]), strict=True) if not ok}
+    return [BadResult(f"{bad[i]}: {NOT_FINITE}") if i in bad else result for i, result in enumerate(results)]

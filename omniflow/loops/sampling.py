@@ -91,12 +91,12 @@ def choose(logits: Tensor, rows: Sequence[Choice]) -> Tensor:
         for i in busy:
             process(logits[i], rows[i])
     best, ids = logits.max(dim=-1)
-    drawn = [i for i in busy if rows[i].sampling.temperature > 0.0 and bool(best[i].isfinite())]
+    drawn = [i for i in busy if rows[i].sampling.temperature > 0.0]
     derived = [i for i in drawn if rows[i].generator is None]
     if derived:
         ids[derived] = draw(logits[derived], [rows[i] for i in derived])
     for i in drawn:
-        if rows[i].generator is not None:
+        if rows[i].generator is not None and bool(best[i].isfinite()):
             ids[i] = draw_from_generator(logits[i], rows[i])
     return torch.where(best.isfinite(), ids, -1)
 
@@ -134,7 +134,7 @@ def draw(logits: Tensor, rows: Sequence[Choice]) -> Tensor:
     reach = probs.cumsum(dim=-1)
     position = torch.searchsorted(reach, (uniform * reach[:, -1])[:, None], right=True)
     last = (probs > 0).sum(dim=-1, keepdim=True) - 1
-    return order.gather(1, torch.minimum(position, last))[:, 0]
+    return order.gather(1, torch.minimum(position, last).clamp(min=0))[:, 0]  # of a row without numbers, any id
 
 
 def draw_from_generator(logits: Tensor, row: Choice) -> Tensor:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from omniflow.loops.base import BadResult, Done, Emit, Loop, Start, Unit, Wait
-from omniflow.loops.checks import problem_of
+from omniflow.loops.checks import NOT_FINITE, are_finite
 from omniflow.roles import TileDecoder
 from omniflow_compiler.schedule import Node
 
@@ -71,7 +71,8 @@ class VaeTile(Loop[Painting]):
     def execute(self, expert: TileDecoder, units: Sequence[Unit]) -> list[Tensor | BadResult]:
         """Tiles of one shape in one call."""
         results = expert.decode_tiles([unit.payload for unit in units])
-        return [_checked(result, unit.payload, expert.scale) for result, unit in zip(results, units, strict=True)]
+        rows = zip(results, units, are_finite(results), strict=True)
+        return [_checked(result, unit.payload, expert.scale, ok) for result, unit, ok in rows]
 
     @torch.inference_mode()
     def advance(self, state: Painting, result: Tensor) -> list[Emit]:
@@ -126,8 +127,7 @@ def _ramp(first: int, length: int, size: int, overlap: int, scale: int) -> Tenso
     return weights
 
 
-def _checked(result: Tensor, part: Tensor, scale: int) -> Tensor | BadResult:
+def _checked(result: Tensor, part: Tensor, scale: int, is_finite: bool) -> Tensor | BadResult:
     if result.ndim != part.ndim or result.shape[-3:-1] != (scale * part.shape[-2], scale * part.shape[-1]):
         return BadResult(f"pixels {list(result.shape)} of a latent tile {list(part.shape)}")
-    problem = problem_of(result)
-    return BadResult(problem) if problem else result
+    return result if is_finite else BadResult(NOT_FINITE)
