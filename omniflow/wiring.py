@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Container, Sequence
-from functools import reduce
-from operator import or_
 
 from omniflow.batcher import Readiness
 from omniflow.bind import Bound
@@ -18,7 +16,7 @@ from omniflow.request import Request
 from omniflow.stream import Outlet
 from omniflow.values import Value, length
 from omniflow_compiler.schedule import Channel as ChannelSpec
-from omniflow_compiler.schedule import Schedule
+from omniflow_compiler.schedule import Output, Schedule
 
 
 def build(request: Request, bound: Bound, agenda: Agenda, faults: Faults) -> None:
@@ -30,8 +28,8 @@ def build(request: Request, bound: Bound, agenda: Agenda, faults: Faults) -> Non
     schedule = bound.schedule
     outputs = [output for output in schedule.outputs if output.name in request.wanted]
     request.readiness = Readiness(len(bound.nodes), {output.name: bound.leading[output.name] for output in outputs})
-    needed = reduce(or_, request.readiness.unheard.values(), 0)
-    nodes = _on([node for node in bound.nodes if needed >> node.index & 1], schedule, request)
+    nodes = bound.nodes if len(outputs) == len(schedule.outputs) else _needed(bound, outputs)
+    nodes = _on(nodes, schedule, request)
     runs = request.runs = {node.spec.id: NodeRun(node, request, agenda) for node in nodes}
     request.num_open = len(runs)
     feeds: list[tuple[Channel, Value]] = []
@@ -55,6 +53,21 @@ def build(request: Request, bound: Bound, agenda: Agenda, faults: Faults) -> Non
         channel.end()
     for run in runs.values():
         run.wake()
+
+
+def _needed(bound: Bound, outputs: Sequence[Output]) -> Sequence[BoundNode]:
+    """Nodes that lead to one of the outputs, over back edges too."""
+    sources: dict[str, list[str]] = {}
+    for channel in bound.schedule.channels:
+        sources.setdefault(channel.node, []).append(channel.source.rpartition(".")[0])
+    found: set[str] = set()
+    line = [output.node for output in outputs]
+    while line:
+        name = line.pop()
+        if name not in found:
+            found.add(name)
+            line += sources.get(name, [])
+    return [node for node in bound.nodes if node.spec.id in found]
 
 
 def _on(bound: Sequence[BoundNode], schedule: Schedule, request: Request) -> list[BoundNode]:
