@@ -8,6 +8,7 @@ from typing import Any
 
 from omniflow.errors import InputError
 from omniflow.server.wire import read_upload
+from omniflow.values import is_starred
 from omniflow_compiler.schedule import Input, Node, Output, Schedule
 
 Message = Mapping[str, Any]
@@ -31,7 +32,7 @@ class Turns:
         if not messages:
             raise InputError("messages: it has none")
         read = [self._read(i, message) for i, message in enumerate(messages)]
-        files = {name: value for _, found in read for name, value in found.items()}
+        files = self._files([file for _, found in read for file in found])
         if self.prompt.type.base != "text":
             turns = [{"role": m["role"], "content": text} for m, (text, _) in zip(messages, read, strict=True)]
             return {self.prompt.name: turns, **files}
@@ -39,12 +40,25 @@ class Turns:
             raise InputError(f"messages: this program takes one user turn ({self.prompt.name} is a text)")
         return {self.prompt.name: read[0][0], **files}
 
-    def _read(self, number: int, message: Message) -> tuple[str, dict[str, Any]]:
-        """A message's text and its files by input. Errors: InputError."""
+    def _files(self, found: Sequence[tuple[Input, Any]]) -> dict[str, Any]:
+        """Files by input, lists of them where an input takes several. Errors: InputError."""
+        files: dict[str, Any] = {}
+        for spec, value in found:
+            if is_starred(spec.type):
+                files.setdefault(spec.name, []).append(value)
+            elif spec.name in files:
+                raise InputError(f"messages: this program takes one {spec.name}")
+            else:
+                files[spec.name] = value
+        return files
+
+    def _read(self, number: int, message: Message) -> tuple[str, list[tuple[Input, Any]]]:
+        """A message's text and its files with their inputs. Errors: InputError."""
         content = message["content"]
         if isinstance(content, str):
-            return content, {}
-        texts, files = [], {}
+            return content, []
+        texts: list[str] = []
+        files: list[tuple[Input, Any]] = []
         for part in content:
             where = f"messages.{number}: a part of type {part.get('type')!r}"
             if part.get("type") == "text" and isinstance(part.get("text"), str):
@@ -54,9 +68,7 @@ class Turns:
             if spec is None:
                 known = ["text", *(kind for kind, base in MEDIA_PARTS.items() if base in self.media)]
                 raise InputError(f"{where} has no place here; this program takes {', '.join(known)}")
-            if spec.name in files:
-                raise InputError(f"{where} is the second; {spec.name} takes one")
-            files[spec.name] = read_upload(spec, _file(where, part))
+            files.append((spec, read_upload(spec, _file(where, part))))
         return "\n".join(texts), files
 
     def param(self, name: str, value: Any) -> dict[str, Any]:

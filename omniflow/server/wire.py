@@ -35,8 +35,12 @@ def read_values(schedule: Schedule, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _read(spec: Input, value: Any) -> Any:
-    if isinstance(value, Mapping) and spec.type.base not in DATA:
+    if spec.type.base in DATA:
+        return value
+    if isinstance(value, Mapping):
         return read_upload(spec, value)
+    if is_starred(spec.type) and isinstance(value, list):
+        return [read_upload(spec, item) if isinstance(item, Mapping) else item for item in value]
     return value
 
 
