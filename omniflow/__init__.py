@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from omniflow.batcher import Limits
+    from omniflow.catalog import UnknownSpec
     from omniflow.engine import Engine
     from omniflow.errors import BindError, BusyError, InputError, OmniFlowError
     from omniflow.loading import compile, load
     from omniflow.request import Result, State
     from omniflow.stream import Ended, Piece
+    from omniflow_compiler.diagnostics import Faults
     from omniflow_compiler.reader import read_schedule
     from omniflow_compiler.schedule import Schedule, ScheduleError
 
@@ -25,6 +27,7 @@ _HOMES = {
     "BusyError": "omniflow.errors",
     "Ended": "omniflow.stream",
     "Engine": "omniflow.engine",
+    "Faults": "omniflow_compiler.diagnostics",
     "InputError": "omniflow.errors",
     "Limits": "omniflow.batcher",
     "OmniFlowError": "omniflow.errors",
@@ -33,14 +36,15 @@ _HOMES = {
     "Schedule": "omniflow_compiler.schedule",
     "ScheduleError": "omniflow_compiler.schedule",
     "State": "omniflow.request",
+    "UnknownSpec": "omniflow.catalog",
     "compile": "omniflow.loading",
     "load": "omniflow.loading",
     "read_schedule": "omniflow_compiler.reader",
 }
 
 __all__ = [
-    "BindError", "BusyError", "Ended", "Engine", "InputError", "Limits", "OmniFlowError", "Piece", "Result", "Schedule",
-    "ScheduleError", "State", "compile", "load", "read_schedule",
+    "BindError", "BusyError", "Ended", "Engine", "Faults", "InputError", "Limits", "OmniFlowError", "Piece", "Result",
+    "Schedule", "ScheduleError", "State", "UnknownSpec", "compile", "load", "read_schedule",
 ]  # fmt: skip
 
 

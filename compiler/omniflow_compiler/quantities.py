@@ -1,4 +1,4 @@
-"""Sizes and rates as people write them: `256 MiB`, `24 kHz`."""
+"""Sizes, rates and devices as people write them: `256 MiB`, `24 kHz`, `cuda:1`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,13 @@ from fractions import Fraction
 _UNITS = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40,
           "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}  # fmt: skip
 _BYTES = re.compile(r"\s*([0-9]{1,15}(?:\.[0-9]{1,6})?)\s*([A-Za-z]*)\s*\Z")
+_DEVICE = re.compile(r"(?:cpu|cuda(?::[0-9]+)?)\Z")
 _RATE = re.compile(r"\s*([0-9]{1,12}(?:\.[0-9]{1,6})?)\s*(k?Hz)\s*\Z")
+
+
+def is_device(text: str) -> bool:
+    """Whether it names a device: `cpu`, `cuda` or `cuda:1`."""
+    return _DEVICE.match(text) is not None
 
 
 def parse_bytes(text: str | int) -> int | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 
@@ -63,7 +62,9 @@ def parse_devices(written: Sequence[str]) -> dict[str, str]:
 
 
 def _device(name: str, option: str) -> str:
-    if re.fullmatch(r"cpu|cuda(:[0-9]+)?", name) is None:
+    from omniflow_compiler.quantities import is_device
+
+    if not is_device(name):
         raise BadArgument(f"{option}: there is no device `{name}`; write cpu, cuda or cuda:1")
     return name
 
