@@ -265,9 +265,12 @@ def _onward(index: int, downstream: int, schedule: Schedule) -> frozenset[str]:
     )
 
 
+CHATS = ("chat_tokenize", "conversation_tokenize")
+
+
 def _check_turns(node: Node, onward: frozenset[str], experts: Mapping[str, Any]) -> None:
     """Errors: BindError for a chat that must go on from turn to turn over a tokenizer that cannot."""
-    if onward and node.name == "chat_tokenize" and not isinstance(experts[node.expert or ""], TurnTokenizer):
+    if onward and node.name in CHATS and not isinstance(experts[node.expert or ""], TurnTokenizer):
         raise BindError(
             f"{node.place}: node {node.id} leads to {', '.join(sorted(onward))}, which keeps sessions, and "
             f"{node.expert} cannot encode a turn by itself"

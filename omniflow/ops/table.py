@@ -39,6 +39,7 @@ OPS: Mapping[str, Op] = {
     "tokenize_fixed": Op(run=tokenize_fixed),
     "caption": Op(run=caption),
     "chat_tokenize": Op(run=chat_tokenize),
+    "conversation_tokenize": Op(run=chat_tokenize),
     "detokenize": Op(run=detokenize, memory=Decoded, pieces=_ports("tokens")),
     "segment": Op(run=segment, memory=Rest, pieces=_ports("text")),
     "spell": Op(run=spell, items=_ports("text")),

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from omniflow.bind import CHATS
 from omniflow.errors import InputError
 from omniflow.server.wire import read_upload
 from omniflow.values import is_starred
@@ -96,7 +97,7 @@ def turns_of(schedule: Schedule) -> Turns | None:
         text=text,
         audio=next((spec for spec in schedule.outputs if spec.type.base == "audio" and spec.type.rate_hz), None),
         writer=_writer(schedule, text.node),
-        readers=[node.id for node in schedule.nodes if node.name == "chat_tokenize"],
+        readers=[node.id for node in schedule.nodes if node.name in CHATS],
     )
 
 

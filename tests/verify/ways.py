@@ -30,6 +30,13 @@ def prompts(name: str = "prompt", texts: Sequence[str] = PROMPTS, **common: Any)
     return lambda: [{name: text, **common} for text in texts]
 
 
+def conversation(*turns: str) -> list[dict[str, str]]:
+    """Messages of a user, each but the last with an answer."""
+    asked = [{"role": "user", "content": turn} for turn in turns]
+    answered = [{"role": "assistant", "content": "a cat"} for _ in turns]
+    return [message for pair in zip(asked, answered, strict=True) for message in pair][:-1]
+
+
 def sized(**common: Any) -> Callable[[], list[Inputs]]:
     """Prompts for pictures of two sizes."""
     return lambda: [{"prompt": p, "height": 32, "width": 16 + 16 * (i % 2), **common} for i, p in enumerate(PROMPTS)]
@@ -164,6 +171,11 @@ WAYS: Mapping[str, Way] = {
     ),
     "flux.true_cfg": Way(checkpoint="flux", params={"steps": "3", "text_length": "16"}, requests=sized()),
     "llama.chat": Way(checkpoint="llama", params={"dtype": "float32", "max_tokens": "12"}, requests=prompts()),
+    "llama.conversation": Way(
+        checkpoint="llama",
+        params={"dtype": "float32", "max_tokens": "12"},
+        requests=lambda: [{"messages": conversation(*PROMPTS[: i + 1])} for i in range(len(PROMPTS))],
+    ),
     "llama.tokens": Way(
         checkpoint="llama", params={"dtype": "float32", "max_tokens": "12"}, requests=tokens(97, "tokens")
     ),

@@ -24,6 +24,15 @@ SIGNATURES = (
         doc="Renders the tokenizer's chat template and tokenizes it.",
     ),
     OpSignature(
+        name="conversation_tokenize", needs="tokenizer",
+        ports=_ports(
+            (Port(name="messages", type="json", doc="A list of {role, content}; the last is the one to be answered."),),
+            (Port(name="tokens", type="tokens[P] < vocabulary"),),
+        ),
+        attributes=(Attribute(name="system", type="text", default="", doc="System message where the list begins with none; empty keeps the template's own."),),
+        doc="Renders the tokenizer's chat template of a whole conversation and tokenizes it.",
+    ),
+    OpSignature(
         name="tokenize", needs="tokenizer",
         ports=_ports((Port(name="text", type="text"),), (Port(name="tokens", type="tokens[P] < vocabulary"),)),
         doc="Tokenizes plain text.",
