@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import ast
 import operator
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 MAX_CHARACTERS = 1000
+_PARAM = re.compile(r"\$\w+")
 Value = str | int | float | bool | None
 
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
@@ -47,6 +49,9 @@ class Expression:
             self._tree = ast.parse(text.strip(), mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             offset = error.offset - 1 if isinstance(error, SyntaxError) and error.offset else 0
+            param = _PARAM.search(text)
+            if param is not None:
+                raise ExpressionError(f"`{param[0]}` stands for a whole value, not for a part of one", offset) from None
             raise ExpressionError("not an expression", offset) from None
         self.text = text
         self.names: set[str] = set()

@@ -60,11 +60,14 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Mapping:
-    """A mapping with text keys, in the file's order. `uses_params` is false when no text in it begins with `$`."""
+    """A mapping with text keys, in the file's order. `uses_params` is false when no text in it begins with `$`;
+    `repeats` counts the keys that were left out because they are there already.
+    """
 
     entries: dict[str, Entry]
     span: Span
     uses_params: bool = True
+    repeats: int = 0
 
     def get(self, key: str) -> Tree | None:
         entry = self.entries.get(key)
@@ -386,7 +389,7 @@ class _Converter:
 
     def _mapping(self, node: yaml.Node, depth: int) -> Tree:
         entries: dict[str, Entry] = {}
-        is_usable, before = _has_tag(node, "map"), self.params
+        is_usable, before, repeats = _has_tag(node, "map"), self.params, 0
         for key_node, value_node in node.value:
             key, key_span = self._key(key_node), self.span(key_node)
             value = self.convert(value_node, depth + 1)
@@ -397,9 +400,12 @@ class _Converter:
                 self.report.add(codes.DUPLICATE_KEY, key_span, f"key `{key}` is written twice", labels=[first])
                 if self.report.is_full:
                     raise _Stop
+                repeats += 1
                 continue
             entries[key] = Entry(key_span, value)
-        return Mapping(entries, self.span(node), self.params > before) if is_usable else Unread(self.span(node))
+        if not is_usable:
+            return Unread(self.span(node))
+        return Mapping(entries, self.span(node), self.params > before, repeats)
 
     def _key(self, node: yaml.Node) -> str:
         if not isinstance(node, yaml.ScalarNode):

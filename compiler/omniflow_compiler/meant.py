@@ -40,7 +40,8 @@ def what_is_meant(program: ProgramSpec, nodes: Mapping[str, Node]) -> Meant:
             read |= guess.name(edge.source.port, nodes) if edge.source.port not in program.inputs else set()
         else:
             read.add(guess.node(edge.source))
-    read |= {guess.node(output.ref) for output in program.outputs.values()}
+    shown = {guess.node(output.ref) for output in program.outputs.values()}
+    read |= shown if program.shows_all and shown <= nodes.keys() else {*shown, *nodes}  # it could be any
     for text in program.mentioned:
         node, _, port = text.partition(".")
         read.add(node)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from omniflow_compiler import codes
 from omniflow_compiler.diagnostics import MAX_PLACES, Edit, Report
+from omniflow_compiler.source import Span
 from omniflow_compiler.spec import Name
 from omniflow_compiler.suggest import did_you_mean, nearest
 
@@ -17,6 +18,15 @@ _FILE_NAME = re.compile(r"[^\s.:>~/\\-][^\s.:>~/\\]*\Z")
 def is_file_name(name: str) -> bool:
     """Whether a name, with a suffix behind it, names a file of the folder that it is written into, and no other."""
     return name.isprintable() and len(name.encode()) <= MAX_FILE_NAME and _FILE_NAME.match(name) is not None
+
+
+def within(text: str, span: Span, name: str) -> Span:
+    """The name's place inside the text of an expression, or all of it where that cannot be told (a param's value)."""
+    found = re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", text)
+    quote = span.end_column - span.column - len(text)
+    if found is None or span.line != span.end_line or quote not in (0, 2):
+        return span
+    return span.part(quote // 2 + found.start(), len(name))
 
 
 def unknown(

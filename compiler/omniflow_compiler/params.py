@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping as MappingOf
+from dataclasses import replace
 
 from omniflow_compiler import codes
 from omniflow_compiler.diagnostics import Label, Report
@@ -147,7 +148,7 @@ def _replace(tree: Tree, params: MappingOf[str, Value], report: Report) -> Tree:
         return tree if same else Sequence(tuple(replaced), tree.span)
     entries = {key: Entry(entry.key, _replace(entry.value, params, report)) for key, entry in tree.entries.items()}
     same = all(entries[key].value is entry.value for key, entry in tree.entries.items())
-    return tree if same else Mapping(entries, tree.span)
+    return tree if same else replace(tree, entries=entries)
 
 
 def _value(tree: Scalar, params: MappingOf[str, Value], report: Report) -> Value:

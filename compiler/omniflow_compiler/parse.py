@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from collections.abc import Mapping as MappingOf
+from collections.abc import Sequence as SequenceOf
 from dataclasses import replace
+from itertools import islice
 
 from omniflow_compiler import codes
 from omniflow_compiler.diagnostics import Edit, Report
@@ -125,13 +127,31 @@ def parse_program(
         inputs=dict(_inputs(document)),
         outputs=outputs,
         nodes=nodes,
-        broken_nodes=frozenset(broken),
+        broken_nodes=frozenset(broken | _meant_by_repeats(document, nodes.keys() | broken, edges, outputs)),
         edges=edges,
         mentioned=mentioned | unclear,
+        shows_all=len(outputs) == _count(document, "outputs"),
         is_whole=is_connected and _is_whole(document),
         span=document.span,
         declared=_declared(document),
     )
+
+
+def _meant_by_repeats(
+    document: Mapping, known: Set[str], edges: SequenceOf[EdgeSpec], outputs: MappingOf[str, OutputSpec]
+) -> set[str]:
+    """Names that edges and outputs use and no node has, as many as ids of nodes were written twice."""
+    section = document.get("nodes")
+    if not isinstance(section, Mapping) or not section.repeats:
+        return set()
+    refs = [ref for edge in edges for ref in (edge.source, edge.target)] + [output.ref for output in outputs.values()]
+    absent = dict.fromkeys(ref.node for ref in refs if ref.port and ref.node and ref.node not in known)
+    return set(islice(absent, section.repeats))
+
+
+def _count(document: Mapping, section: str) -> int:
+    entries = document.get(section)
+    return len(entries.entries) if isinstance(entries, Mapping) else 0
 
 
 def _declared(document: Mapping) -> dict[str, Span]:
@@ -165,9 +185,10 @@ def _unread(document: Mapping) -> Iterator[str]:
     """What of a card was written but cannot be used: whole sections, and entries of sections."""
     needs = {"components": ("use",), "loops": ("kind", "binds"), "caches": ("kind", "max_bytes")}
     for section, keys in needs.items():
-        if not _is_readable(document, section, Mapping, is_required=section == "components"):
-            yield section
         found = document.get(section)
+        is_repeated = isinstance(found, Mapping) and found.repeats > 0  # a name that is missing may have been meant
+        if is_repeated or not _is_readable(document, section, Mapping, is_required=section == "components"):
+            yield section
         if isinstance(found, Mapping):
             known = {name for name, _ in _entries(document, section, *keys)}
             yield from (f"{section}.{name}" for name in found.entries if name not in known)

@@ -16,7 +16,7 @@ from omniflow_compiler.graph import Component, Node
 from omniflow_compiler.inner import resolve_inner
 from omniflow_compiler.library.library import Library
 from omniflow_compiler.library.signature import ExpertSignature, OpSignature, Port
-from omniflow_compiler.names import unknown
+from omniflow_compiler.names import unknown, within
 from omniflow_compiler.placement import check_placement
 from omniflow_compiler.prescribed import prescribed, sized_ports
 from omniflow_compiler.source import Span
@@ -318,6 +318,10 @@ def _check_when(spec: NodeSpec, program: ProgramSpec, card: CardSpec, report: Re
 
 def check_expression(text: str, span: Span, names: set[str], code: codes.Code, report: Report) -> None:
     """Reports an expression that cannot be read or that reads a name that is not there."""
+    if not text.strip():
+        help = ["write one, such as `inputs.prompt != ''`, or leave `when` out"]
+        report.add(code, span, "the condition is empty", help=help)
+        return
     try:
         expression = Expression(text)
     except ExpressionError as error:
@@ -329,7 +333,11 @@ def check_expression(text: str, span: Span, names: set[str], code: codes.Code, r
         )
         return
     for name in sorted(expression.names - names):
-        report.add(code, span, f"`{name}` is not known here", help=did_you_mean(name, names, "name"))
+        place, whole = within(text, span, name), sorted(known for known in names if known.endswith(f".{name}"))
+        help = [f"did you mean {' or '.join(f'`{known}`' for known in whole)}?"]
+        edits = [Edit(span=place, text=whole[0])] if len(whole) == 1 and place != span else []
+        found = help if whole else did_you_mean(name, names, "name")
+        report.add(code, place, f"`{name}` is not known here", help=found, edits=edits)
 
 
 Resolver = Callable[[ProgramSpec], Mapping[str, Node]]

@@ -192,6 +192,7 @@ class ProgramSpec:
     is_whole: bool = True  # false when a section could not be read: then nothing can be said of the graph
     declared: Mapping[str, Span] = field(default_factory=dict)  # where each param is declared
     stages: tuple[StageSpec, ...] = ()
+    shows_all: bool = True  # false when an output cannot be read
     stage_outputs: frozenset[str] = frozenset()  # nodes that stages of a workflow offer, read or not
 
 

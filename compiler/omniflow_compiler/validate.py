@@ -176,7 +176,9 @@ class _Walk:
             edits = [Edit(span=tree.span, text=close[0])] if close else []
             self._add(_CODES.get(noun or "", codes.BAD_VALUE), tree.span, message, help=help, edits=edits)
         if "pattern" in schema and isinstance(value, str) and not _pattern(schema["pattern"]).search(value):
-            self._add(codes.BAD_VALUE, tree.span, f"{shown} cannot be {what}", help=_form(schema))
+            noun = schema.get("title")
+            message = f"{what} is {shown}, which is no {noun}" if noun else f"{shown} cannot be {what}"
+            self._add(codes.BAD_VALUE, tree.span, message, help=_form(schema))
         if isinstance(value, int | float) and not isinstance(value, bool):
             if value < schema.get("minimum", value):
                 self._add(codes.BAD_VALUE, tree.span, f"{what} is {shown}, the least allowed is {schema['minimum']}")

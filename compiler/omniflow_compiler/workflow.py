@@ -183,6 +183,7 @@ class _Joint:
             span=workflow.span,
             stages=tuple(self.paths),
             mentioned=frozenset(self.mentioned),
+            shows_all=all(spec is not None for spec in outputs.values()),
             is_whole=all(stage.is_whole for stage in self.stages.values()),
             stage_outputs=frozenset(self.offered),
         )
@@ -264,7 +265,9 @@ class _Joint:
             return None
         output = stage.outputs.get(ref.port)
         if output is None:
-            unknown(report, codes.UNKNOWN_OUTPUT, Name(text=ref.port, span=port_span(ref)), stage.outputs, "output")
+            if stage.shows_all:
+                at = Name(text=ref.port, span=port_span(ref))
+                unknown(report, codes.UNKNOWN_OUTPUT, at, stage.outputs, "output")
             self.mentioned |= mentions(ref.node or "", stage)
             return None
         return replace(_inside(ref.node, output.ref), span=ref.span)

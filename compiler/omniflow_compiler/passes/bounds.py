@@ -7,7 +7,6 @@ in one node alone; the schedule then names that node's port, and the runtime cou
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -15,6 +14,7 @@ from omniflow_compiler import codes
 from omniflow_compiler.diagnostics import Label, Report
 from omniflow_compiler.expressions import Expression, ExpressionError, Value
 from omniflow_compiler.graph import Node, ProgramGraph
+from omniflow_compiler.names import within
 from omniflow_compiler.passes.order import topological_order
 from omniflow_compiler.source import Span
 from omniflow_compiler.spec import Attribute, LoopSpec
@@ -207,10 +207,4 @@ def _report_nodes(name: str, bound: _Bound, loop: str, nodes: Sequence[Node], re
 
 
 def _span(name: str, attribute: Attribute) -> Span:
-    """The name's place inside the expression, or all of it where that cannot be told (a param's value)."""
-    text, span = str(attribute.value), attribute.span
-    found = re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", text)
-    quote = span.end_column - span.column - len(text)
-    if found is None or span.line != span.end_line or quote not in (0, 2):
-        return span
-    return span.part(quote // 2 + found.start(), len(name))
+    return within(str(attribute.value), attribute.span, name)

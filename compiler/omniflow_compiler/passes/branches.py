@@ -93,7 +93,7 @@ def _is_sound(node: Node, when: str, conditions: Conditions, graph: ProgramGraph
                 help = ["a condition reads inputs of type text, scalar or json, and params"]
                 report.add(codes.CONDITION, span, f"`{name}` is {type.short}: a condition cannot read it", help=help)
                 return False
-        if not all(name in conditions.known or name.removeprefix("inputs.") in graph.inputs for name in names):
+        if not all(name in conditions.known or _is_input(name, graph) for name in names):
             return False  # reported where nodes are resolved, or a path that is not set
         constant = conditions.constant(when, free=True)
     except ExpressionError as error:
@@ -207,6 +207,10 @@ class _Checker:
             labels=[self._shown(first.source_node or ""), self._shown(second.source_node or "")],
             help=[f"give one of them the condition `not ({self._condition(first)})`"],
         )
+
+
+def _is_input(name: str, graph: ProgramGraph) -> bool:
+    return name.startswith("inputs.") and name.removeprefix("inputs.") in graph.inputs
 
 
 def may_run_together(graph: ProgramGraph, names: Iterable[str]) -> bool:

@@ -143,6 +143,7 @@ def _report_cycle(path: list[str], edges: list[Edge], report: Report) -> None:
     if len(path) == 1:
         report.add(codes.SELF_LOOP, edges[0].spec.span, f"node `{path[0]}` feeds itself", help=_declared(edges))
         return
+    path, edges, help = _as_written(path, edges)
     last = max(edges, key=lambda edge: edge.key)
     shown = [*path, path[0]]
     if len(shown) > 12:
@@ -152,8 +153,22 @@ def _report_cycle(path: list[str], edges: list[Edge], report: Report) -> None:
         last.spec.span,
         f"undeclared cycle: {' -> '.join(shown)}",
         labels=[Label(span=edge.spec.span, text="and this edge") for edge in edges if edge is not last][:6],
-        help=_declared(edges),
+        help=help,
     )
+
+
+def _as_written(path: list[str], edges: list[Edge]) -> tuple[list[str], list[Edge], list[str]]:
+    """A cycle as its author knows it: one through several graphs or stages as their names and the edges between them.
+    With what to do about it.
+    """
+    owners = [name.partition("/")[0] for name in path]
+    if not any("/" in name for name in path) or len(set(owners)) == 1:
+        return path, edges, _declared(edges)
+    between = [i for i, owner in enumerate(owners) if owner != owners[(i + 1) % len(owners)]]
+    help = "remove one of these edges: the stages of a workflow run one after another"
+    if not all("/" in name for name in path):
+        help = "if it is meant, give one of these edges `{back_edge: {initial: 0, bound: 8}}`"
+    return [owners[i] for i in between], [edges[i] for i in between], [help]
 
 
 def _declared(edges: Iterable[Edge]) -> list[str]:

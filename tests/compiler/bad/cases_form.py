@@ -229,9 +229,26 @@ FORM = [
         "a condition over an unknown input",
         "OF1107",
         "{loop: think}",
-        "{loop: think, when: «inputs.promt != ''»}",
+        "{loop: think, when: «inputs.promt» != ''}",
         "`inputs.prompt`",
     ),
+    program(
+        "an input without `inputs.`", "OF1107", "{loop: think}", "{loop: think, when: «prompt» != ''}", "`inputs.pro"
+    ),
+    program("an empty condition", "OF1107", "{loop: think}", '{loop: think, when: «""»}', "leave `when` out"),
+    card(
+        "a param inside an expression", "OF1107", "max_tokens: 12}", "max_tokens: «1 + $max_tokens»}", "upstream loops"
+    ),
+    program(
+        "an output that shows an input", "OF1104", "text: reply.text", "text: «prompt»", "passed on through a node"
+    ),
+    program(
+        "an id written twice where another was meant",
+        "OF1004",
+        "  think:    {loop: think}",
+        "  «tokenize»:    {loop: think}",
+    ),
+    card("a loop written twice where another was meant", "OF1004", "  speak: {kind", "  «think»: {kind"),
     # params
     card("an unknown param", "OF1201", "$max_tokens", "«$max_token»", "`max_tokens`"),
     program("a param of nowhere", "OF1201", "gap: 4800", "gap: «$gap»"),

@@ -44,6 +44,24 @@ def with_graph(name: str, code: str, old: str, new: str, help: str = "", *, in_p
 
 
 NAMES = [
+    Bad(
+        name="stages that feed each other",
+        codes=["OF2004"],
+        change={
+            "w.workflow.yaml": [
+                ("", WORKFLOW),
+                (
+                    "  first: {program: p.program.yaml}\n",
+                    "  first: {program: p.program.yaml}\n  last: {program: p.program.yaml}\n",
+                ),
+                ("  - prompt -> first.prompt\n", "  - last.text -> first.prompt\n  - «first.text -> last.prompt»\n"),
+                ("inputs: {prompt: text}\n", ""),
+            ]
+        },
+        base=SPEECH,
+        check="w.workflow.yaml",
+        help="stages of a workflow run one after another",
+    ),
     program("an unknown card", "OF1301", "card: null-speech", "card: «null-speach»", "`null-speech`"),
     program("a card file that is not there", "OF1301", "card: null-speech", "card: «kard.yaml»"),
     program("a card outside the project", "OF1301", "card: null-speech", "card: «../../card.yaml»"),
