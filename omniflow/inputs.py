@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from omniflow.errors import InputError
-from omniflow.lengths import length_problems
+from omniflow.lengths import length_problems, limit_problems
 from omniflow.values import Value, dtype_of, is_starred
 from omniflow_compiler.schedule import Input, PortType, Schedule
 
@@ -31,6 +31,7 @@ def check_inputs(schedule: Schedule, given: Mapping[str, Any]) -> dict[str, Valu
             continue
         try:
             values[spec.name] = convert(spec, given[spec.name])
+            problems += limit_problems(spec, values[spec.name])
         except (ValueError, TypeError) as error:
             problems.append(f"input {spec.name} must be {spec.type.text}: {error}")
     problems = problems or length_problems(schedule, values)

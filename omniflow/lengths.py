@@ -1,4 +1,7 @@
-"""Holds the lengths of a request's inputs against each other: the compiler proved the graph for inputs that agree."""
+"""Holds the lengths of a request's inputs against each other and against what the program lets in.
+
+The compiler proved the graph for inputs that agree, and planned it for the most that may come.
+"""
 
 from __future__ import annotations
 
@@ -30,6 +33,30 @@ def length_problems(schedule: Schedule, values: Mapping[str, Value]) -> list[str
             because = f", which does not fit input {others[0]}" if others else ""
             found.append(f"input {name} has {length} elements along {size.short}{because}")
     return found
+
+
+def limit_problems(spec: Input, value: Value) -> list[str]:
+    """What is more than the program lets in, a line for the first of each axis."""
+    if not spec.limits:
+        return []
+    starred = is_starred(spec.type)
+    items = value if starred else [value]
+    counts = [(0, len(items))] if starred else []
+    counts += [(axis + starred, size) for item in items for axis, size in enumerate(item.shape)]
+    over: dict[int, int] = {}
+    for axis, count in counts:
+        if 0 < spec.limits[axis] < count:
+            over.setdefault(axis, count)
+    return [_over(spec, axis, count) for axis, count in over.items()]
+
+
+def _over(spec: Input, axis: int, count: int) -> str:
+    """`input audio has 480000 elements along S (30.00 s), at most 160000 (10.00 s)`."""
+    name, most, rate = parse_size(spec.type.axes[axis].removesuffix("*")).short, spec.limits[axis], spec.type.rate_hz
+    is_time = rate is not None and axis == is_starred(spec.type)
+    seconds = [f" ({number / rate:.2f} s)" if rate and is_time else "" for number in (count, most)]
+    had = f"has {count} elements along {name}{seconds[0]}"
+    return f"input {spec.name} {had}, at most {most}{seconds[1]}; {spec.place} declares it"
 
 
 def _sizes(spec: Input, value: Value) -> Iterator[tuple[str, Size, int]]:

@@ -14,6 +14,7 @@ from omniflow_compiler.meant import is_backwards
 from omniflow_compiler.spec import CardSpec, EdgeSpec, InputSpec, PortRef, ProgramSpec
 from omniflow_compiler.suggest import did_you_mean, nearest
 from omniflow_compiler.types import BASES, DTYPES, UNKNOWN, Type, TypeSyntaxError, parse_type
+from omniflow_compiler.validate import unknown_key
 
 
 def build_graph(
@@ -67,6 +68,7 @@ def _input_type(spec: InputSpec, report: Report) -> Type:
         report.add(codes.BAD_TYPE, written.span, f"`{written.text[:60]}` leaves open what an input must say", help=help)
         return UNKNOWN
     _check_default(spec, type, report)
+    _check_limits(spec, type, report)
     return type
 
 
@@ -92,6 +94,14 @@ _DEFAULTS: Mapping[str, tuple[type, ...]] = {
     "scalar": (int, float, bool),
     "json": (str, int, float, bool),
 }
+
+
+def _check_limits(spec: InputSpec, type: Type, report: Report) -> None:
+    axes = [axis.name for axis in type.axes if axis.size.symbol is not None]
+    for name, limit in spec.limits.items():
+        if name not in axes:
+            what = f"the limits of input `{spec.name.text}`, which is {type.short}"
+            unknown_key(report, name, limit.axis.span, [axis for axis in axes if axis not in spec.limits], what)
 
 
 def _check_default(spec: InputSpec, type: Type, report: Report) -> None:

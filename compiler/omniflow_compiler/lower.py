@@ -31,7 +31,7 @@ from omniflow_compiler.schedule import (
 from omniflow_compiler.schedule import Inner as ScheduledInner
 from omniflow_compiler.schedule import Node as ScheduledNode
 from omniflow_compiler.source import Span
-from omniflow_compiler.spec import StageSpec
+from omniflow_compiler.spec import InputSpec, StageSpec
 from omniflow_compiler.types import UNKNOWN, Type
 from omniflow_compiler.version import VERSION
 
@@ -112,7 +112,14 @@ def _input(name: str, graph: ProgramGraph, types: Types, is_read: bool) -> Input
         required=is_read and not spec.has_default and not is_none,
         default=[] if is_none else spec.default,
         place=place(spec.name.span),
+        limits=_limits(spec, graph.inputs[name]),
     )
+
+
+def _limits(spec: InputSpec, type: Type) -> tuple[int, ...]:
+    """The most elements along each axis, 0 where nothing is said; nothing when that is everywhere."""
+    most = [spec.limits[axis.name].most if axis.name in spec.limits else 0 for axis in type.axes]
+    return tuple(most) if any(most) else ()
 
 
 def _output(name: str, graph: ProgramGraph, types: Types) -> Output:

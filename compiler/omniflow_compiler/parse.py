@@ -25,6 +25,7 @@ from omniflow_compiler.spec import (
     EdgeSpec,
     InnerSpec,
     InputSpec,
+    Limit,
     LoopSpec,
     Name,
     NodeSpec,
@@ -386,8 +387,16 @@ def _inputs(document: Mapping) -> Iterator[tuple[str, InputSpec]]:
                     default=default.value if isinstance(default, Scalar) else None,
                     default_span=None if default is None else default.span,
                     help=_text(tree, "help"),
+                    limits=dict(_limits(tree.get("limits"))),
                 ),
             )
+
+
+def _limits(section: Tree | None) -> Iterator[tuple[str, Limit]]:
+    for name, entry in section.entries.items() if isinstance(section, Mapping) else ():
+        value = entry.value.value if isinstance(entry.value, Scalar) else None
+        if isinstance(value, int) and not isinstance(value, bool):  # the schema has said so of others
+            yield name, Limit(axis=Name(text=name, span=entry.key), most=value)
 
 
 def _outputs(document: Mapping) -> tuple[dict[str, OutputSpec], frozenset[str]]:

@@ -52,13 +52,17 @@ class PortType:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Input:
-    """A program input. `required` is false when there is a default."""
+    """A program input. `required` is false when there is a default; `limits` has the most elements along each axis of
+
+    its type, 0 where there is none, or nothing at all.
+    """
 
     name: str
     type: PortType
     required: bool
     default: Json
     place: Place
+    limits: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -104,8 +104,16 @@ class CardSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """The most elements along an axis of an input."""
+
+    axis: Name
+    most: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InputSpec:
-    """A program input: its type as written and its default, if any."""
+    """A program input: its type as written, its default, if any, and the most elements along named axes."""
 
     name: Name
     type: Name
@@ -113,6 +121,7 @@ class InputSpec:
     default: ScalarValue
     help: str
     default_span: Span | None = None
+    limits: Mapping[str, Limit] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -65,7 +65,8 @@ def of_attribute(attribute: Attribute) -> str:
 def of_input(spec: InputSpec) -> str:
     """A program input."""
     default = f", `{spec.default}` when the request brings none" if spec.has_default else ""
-    return f"input `{spec.name.text}`: `{spec.type.text}`{default}\n\n{spec.help}".strip()
+    limits = "".join(f", at most {limit.most} along {name}" for name, limit in spec.limits.items())
+    return f"input `{spec.name.text}`: `{spec.type.text}`{default}{limits}\n\n{spec.help}".strip()
 
 
 def of_cache(spec: CacheSpec) -> str:

@@ -69,11 +69,25 @@ class Lengths:
 def measure(graph: ProgramGraph, types: Types, order: Iterable[str], bounds: Mapping[str, int]) -> Lengths:
     """Lengths of all symbols that the nodes introduce; `bounds` has the most tokens of loops that declare it."""
     lengths = Lengths(types)
+    lengths.known.update(_limited(graph, types))
     for name in order:
         node = graph.nodes[name]
         for symbol, port, axis in _introduced(node, types):
             lengths.known[symbol] = _length(node, port, axis, symbol, graph, lengths, bounds)
     return lengths
+
+
+def _limited(graph: ProgramGraph, types: Types) -> Iterator[tuple[str, Length]]:
+    """Lengths of inputs: those that the author limits, and as many items as usual where they do not."""
+    for name, spec in graph.program.inputs.items():
+        for axis in types.given[name].axes:
+            symbol = axis.size.symbol
+            if symbol is None:
+                continue
+            if axis.name in spec.limits:
+                yield symbol, Length(Fraction(spec.limits[axis.name].most), True)
+            elif axis.items:
+                yield symbol, Length(Fraction(DEFAULT_ITEMS), False)
 
 
 def _introduced(node: Node, types: Types) -> Iterator[tuple[str, Port, Axis]]:

@@ -116,20 +116,22 @@ def _capacity(edge: Edge, needs: Needs, graph: ProgramGraph, types: Types, lengt
     if written:
         return written
     type = _arriving(edge, types)
-    default = DEFAULT_ITEMS if takes_items(edge, graph) else DEFAULT_CAPACITY
+    by_items = takes_items(edge, graph)
+    default = _most_items(type, lengths) if by_items else DEFAULT_CAPACITY
     if edge.key in needs.held:
-        counted = (
-            ()
-            if type is None
-            else type.axes[:1]
-            if not type.is_items
-            else type.axes[: 1 if default == DEFAULT_ITEMS else 2]
-        )
+        counted = () if type is None else type.axes[:1] if not type.is_items else type.axes[: 1 if by_items else 2]
         if not counted or not all(lengths.is_bound(axis.size) for axis in counted):
             return EVERYTHING
         return max(default, math.prod(math.ceil(axis.size.evaluate(lengths.of)) for axis in counted))
     window = edge.attribute("chunk", 0) + edge.attribute("left_context", 0) + edge.attribute("right_context", 0)
     return max(default, 2 * window, needs.least.get(edge.key, 0))
+
+
+def _most_items(type: Type | None, lengths: Lengths) -> int:
+    """As many items as usual, or fewer where no request has more."""
+    if type is None or not type.is_items or not lengths.is_bound(type.axes[0].size):
+        return DEFAULT_ITEMS
+    return max(1, min(DEFAULT_ITEMS, math.ceil(type.axes[0].size.evaluate(lengths.of))))
 
 
 def _channel_bytes(edge: Edge, capacity: int, graph: ProgramGraph, types: Types, lengths: Lengths) -> int:
