@@ -35,13 +35,16 @@ class Limit:
 
 
 def measure() -> Machine:
-    """Best of several runs: sums over half a gigabyte, and square products of 1,536."""
+    """Best of several runs: sums over half a gigabyte, and square products of 1,536. int4 is multiplied as bfloat16."""
     big = torch.ones(128 * 2**20)
     bandwidth = big.numel() * 4 / _best(lambda: big.sum(), 7)
     rates = {}
     for dtype in (torch.float32, torch.bfloat16):
         a = torch.randn(1536, 1536).to(dtype)
         rates[str(dtype).removeprefix("torch.")] = 2 * 1536**3 / _best(lambda a=a: a @ a, 7)
+    whole = torch.randint(-127, 128, (1536, 1536), dtype=torch.int8)
+    rates["int8"] = 2 * 1536**3 / _best(lambda: torch._int_mm(whole, whole), 7)
+    rates["int4"] = rates["bfloat16"]
     return Machine(bandwidth=bandwidth, rates=rates)
 
 
@@ -55,14 +58,17 @@ def _best(run: Callable[[], object], repeats: int) -> float:
 
 
 def limit(machine: Machine, config: LeanConfig, dtype: str, *, width: int, context: int) -> Limit:
-    """One decode step of a dense shape: every matrix once, the head included, and the KV of all sequences."""
+    """One decode step of a dense shape: every matrix once, the head included, and the KV of all sequences.
+
+    dtype: float32, bfloat16, int8 or int4, how the matrices are held; KV is bfloat16 unless all is float32.
+    """
     query, key = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
     per_layer = config.hidden_size * (2 * query + 2 * key + 3 * config.intermediate_size)
     weights = config.num_layers * per_layer + config.vocab_size * config.hidden_size
-    size = 4 if dtype == "float32" else 2
     cached = config.num_layers * 2 * key * context * width
     attention = config.num_layers * 2 * query * context * width
-    bytes_read, operations = size * (weights + cached), 2 * (weights * width + attention)
+    size, cache_size = {"float32": (4, 4), "bfloat16": (2, 2), "int8": (1, 2), "int4": (0.5, 2)}[dtype]
+    bytes_read, operations = int(size * weights + cache_size * cached), 2 * (weights * width + attention)
     return Limit(
         bytes_read=bytes_read,
         operations=operations,

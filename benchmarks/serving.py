@@ -3,19 +3,25 @@
     python benchmarks/serving.py                       trained SmolLM2-135M where it is installed, else random weights
     python benchmarks/serving.py --weights FOLDER      a Hugging Face model folder
     python benchmarks/serving.py --quick               one repeat, a quarter of the tokens
+    python benchmarks/serving.py --dtypes bfloat16 --quantize int8
     python benchmarks/serving.py --only transformers --dtypes bfloat16 --workloads 8,32
     python benchmarks/serving.py --python vllm=ENV/bin/python    a library that is installed somewhere else
+
+How to set the other libraries up is in benchmarks/README.md. Libraries: omniflow, transformers, vllm, llama_cpp,
+openvino. `OMNIFLOW_PEERS` in the environment means `--python`, entries separated by commas.
 
 Workloads: `single`, 64 ids in and 128 out; `8` and `32`, so many requests, one every 50 ms, 16 to 112 ids in and 32 to
 96 out. Every library runs in a process of its own with `--threads` threads. Each request's ids are compared with
 transformers' `generate`. `limit` is the roofline of this machine, measured in the same run: the least time in which the
-weights can be read once per token of the longest answer and all rows be multiplied.
+weights can be read once per token of the longest answer and all rows be multiplied. A form that needs more than
+`--patience` seconds is run once. With `--quantize`, transformers and vLLM stay in the dtype.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
 import statistics
 import sys
@@ -32,7 +38,7 @@ from workload import Outcome, Request, arriving, single
 
 from omniflow.experts.lean import LeanConfig, read_config
 
-LIBRARIES = ("omniflow", "transformers", "vllm")
+LIBRARIES = ("omniflow", "transformers", "vllm", "llama_cpp", "openvino")
 REFERENCE = ("transformers", "one after another")
 OURS = ("omniflow", "engine")
 Runs = dict[tuple[str, str], list[Outcome]]
@@ -66,6 +72,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--python", action="append", default=[], metavar="LIBRARY=PYTHON")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--patience", type=float, default=20.0, metavar="SECONDS", help="longer forms run once")
     parser.add_argument("--quick", action="store_true", help="one repeat, a quarter of the tokens")
     parser.add_argument("--json", help="where to write the figures")
     return parser.parse_args()
@@ -74,7 +81,8 @@ def _options() -> argparse.Namespace:
 @contextmanager
 def _contestants(folder: Path, dtype: str, options: argparse.Namespace) -> Iterator[list[Contestant]]:
     """Those that are installed; the others are named."""
-    pythons = dict(entry.split("=", 1) for entry in options.python)
+    entries = [*os.environ.get("OMNIFLOW_PEERS", "").split(","), *options.python]
+    pythons = dict(entry.split("=", 1) for entry in entries if entry)
     wanted = LIBRARIES if options.only is None else ("omniflow", *options.only.split(","))
     found: list[Contestant] = []
     for name in wanted:
@@ -103,16 +111,26 @@ def _compare(
     _warm_up(contestants, config.vocab_size)
     for workload in options.workloads.split(","):
         requests = _requests(workload, config.vocab_size, scale)
-        runs: Runs = {}
-        for _ in range(1 if options.quick else options.repeats):
-            for contestant in contestants:
-                for form in _forms(contestant, workload):
-                    outcome = contestant.run(form, requests)
-                    runs.setdefault((contestant.name, form), []).append(outcome)
-                    print(f"  ... {dtype} {workload} {contestant.name} {outcome.seconds:.1f} s", file=sys.stderr)
-        limit = roofline.least_seconds(machine, config, dtype, requests)
-        report[workload] = _table(dtype, workload, runs, sum(request.new for request in requests) / limit)
+        runs = _alternate(contestants, workload, requests, options)
+        held = dtype if options.quantize == "none" else options.quantize
+        limit = roofline.least_seconds(machine, config, held, requests)
+        report[workload] = _table(held, workload, runs, sum(request.new for request in requests) / limit)
     return report
+
+
+def _alternate(
+    contestants: Sequence[Contestant], workload: str, requests: Sequence[Request], options: argparse.Namespace
+) -> Runs:
+    """Everybody once, then everybody again; what took longer than the patience sits the rest out."""
+    runs: Runs = {}
+    for _ in range(1 if options.quick else options.repeats):
+        for contestant in contestants:
+            for form in _forms(contestant, workload):
+                found = runs.setdefault((contestant.name, form), [])
+                if not found or found[0].seconds < options.patience:
+                    found.append(contestant.run(form, requests))
+                    print(f"  ... {workload} {contestant.name} {form} {found[-1].seconds:.1f} s", file=sys.stderr)
+    return runs
 
 
 def _requests(workload: str, vocab: int, scale: int) -> list[Request]:
@@ -133,17 +151,18 @@ def _warm_up(contestants: Sequence[Contestant], vocab: int) -> None:
             contestant.run(form, short)
 
 
-def _table(dtype: str, workload: str, runs: Runs, limit: float) -> dict[str, object]:
+def _table(held: str, workload: str, runs: Runs, limit: float) -> dict[str, object]:
     rates = {key: statistics.median(outcome.rate for outcome in found) for key, found in runs.items()}
     reference = next((runs[key][0].ids for key in (REFERENCE, ("transformers", "static batch")) if key in runs), None)
-    print(f"\n{dtype}, {workload}: new tokens per second, limit {limit:.0f}")
+    print(f"\n{held}, {workload}: new tokens per second, limit {limit:.0f}")
     rows: dict[str, object] = {}
     for key, rate in rates.items():
         ratio = "" if key == OURS else f"omniflow is {rates[OURS] / rate:.2f} times this"
         same = "" if reference is None else _same(runs[key][0].ids, reference)
         waits = _waits(runs[key])
-        print(f"  {' '.join(key):32} {rate:7.1f} {rate / limit:5.0%}  {ratio:32} {same:14} {waits}")
         every = [outcome.rate for outcome in runs[key]]
+        of = f"of {len(every)}"
+        print(f"  {' '.join(key):32} {rate:7.1f} {of} {rate / limit:5.0%}  {ratio:32} {same:14} {waits}", flush=True)
         rows[" ".join(key)] = {"rate": rate, "rates": every, "limit": limit, "same_ids": same, "waits": waits}
     return rows
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -29,6 +30,8 @@ class Contestant:
     def __init__(self, name: str, *, python: str, arguments: Sequence[str], threads: int) -> None:
         self.name = name
         environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "HF_HUB_OFFLINE": "1"}
+        if shutil.which(python) is None:
+            raise Absent(f"there is no {python}")
         self._process = subprocess.Popen(
             [python, str(FOLDER / f"serving_{name}.py"), *arguments],
             stdin=subprocess.PIPE,

@@ -30,6 +30,8 @@ def make(arguments: Sequence[str]) -> tuple[str, Mapping[str, Form]]:
 def serve(engine: omniflow.Engine, requests: Sequence[Request]) -> Outcome:
     """Every request when it arrives; its tokens as they leave."""
     engine.bound.stores.drop()  # no run begins with what the one before has read
+    for pool in engine.bound.pools.pools:
+        pool.clear()  # prompts of an earlier repeat
     clock = Clock(requests)
 
     def hear(index: int, piece: omniflow.Piece) -> None:

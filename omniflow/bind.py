@@ -126,7 +126,7 @@ def bind(schedule: Schedule, given: Mapping[str, Any] | None = None) -> Bound:
     experts = dict(given or {})
     for spec in schedule.experts:
         if spec.name not in experts:
-            experts[spec.name] = load_expert(spec, _cache_of(spec, schedule))
+            experts[spec.name] = load_expert(spec, cache_of(spec, schedule))
     faults = [f for f in contract_faults(schedule, experts, tries=False) if f.component not in (given or {})]
     if faults:
         raise BindError("; ".join(map(str, faults)))
@@ -221,7 +221,8 @@ def _plugins() -> Mapping[str, Any]:
     return {point.name: point for point in entry_points(group="omniflow.experts")}
 
 
-def _cache_of(spec: Expert, schedule: Schedule) -> Cache | None:
+def cache_of(spec: Expert, schedule: Schedule) -> Cache | None:
+    """The cache that an expert's loops lease from."""
     names = {node.cache for node in schedule.nodes if node.expert == spec.name and node.cache}
     inner = [node.inner for node in schedule.nodes if node.inner is not None]
     names |= {loop.cache for loop in inner if loop.expert == spec.name and loop.cache}

@@ -85,6 +85,7 @@ CACHE_KIND = _code("OF2012", "cache is of another kind than the loop uses")
 CACHE_REUSE = _code("OF2013", "expert cannot reuse what is cached")
 SESSION = _code("OF2014", "loop cannot keep a session")
 PLACEMENT = _code("OF2015", "expert does not have that dtype or device")
+QUANTIZED = _code("OF2016", "fewer bits without a tolerance")
 
 BASE_MISMATCH = _code("OF2101", "types do not match")
 DTYPE_MISMATCH = _code("OF2102", "dtypes do not match")

@@ -36,6 +36,7 @@ from omniflow_compiler.passes.guidance import check_guidance
 from omniflow_compiler.passes.handed import check_handed
 from omniflow_compiler.passes.plan import Plan, plan_run
 from omniflow_compiler.passes.prune import needed_nodes, requested_outputs
+from omniflow_compiler.passes.quantized import check_quantized
 from omniflow_compiler.passes.sessions import check_sessions
 from omniflow_compiler.passes.streams import check_streams
 from omniflow_compiler.passes.structure import CUT_OFF, check_structure
@@ -188,6 +189,7 @@ def _analyse(
     check_streams(graph, types, report)
     check_guidance(graph, report)
     check_sessions(graph, report)
+    check_quantized(graph, report)
     check_handed(graph, report)
     check_transfers(graph, types, report)
     check_read(graph, report)

@@ -62,7 +62,7 @@ FIELD_EXAMPLES: Mapping[str, Mapping[str, list[Any]]] = {
         "components": [EXAMPLES["card"]["components"]],
         "loops": [EXAMPLES["card"]["loops"]],
         "caches": [EXAMPLES["card"]["caches"]],
-        "parity": [{"levels": ["C0", "C1", "C3"], "interleave": "required"}],
+        "parity": [{"levels": ["C0", "C1", "C3"], "interleave": "required", "quantized": {"int8": 0.1}}],
     },
     "program": {
         "inputs": _INPUTS,

@@ -97,6 +97,13 @@ class CardSpec:
     unread: frozenset[str] = frozenset()  # `loops` or `loops.think`: written, but could not be read
     digest: str = ""  # of its meaning, with everything it includes
 
+    @property
+    def quantized(self) -> Mapping[str, float]:
+        """How many nats per token weights in fewer bits may lose, by form; what is no number is left out."""
+        written = self.parity.get("quantized")
+        forms = written if isinstance(written, Mapping) else {}
+        return {form: float(nats) for form, nats in forms.items() if isinstance(nats, int | float)}
+
     def has(self, section: str, name: str) -> bool:
         """Whether the card declares the name in `components`, `loops` or `caches`, readable or not."""
         known = {"components": self.components, "loops": self.loops, "caches": self.caches}[section]

@@ -121,6 +121,7 @@ class _Joint:
     offered: set[str] = field(default_factory=set)
     mentioned: set[str] = field(default_factory=set)  # by edges that lead nowhere
     unread: set[str] = field(default_factory=set)
+    quantized: dict[str, float] = field(default_factory=dict)  # the strictest of the stages' cards, by form
 
     def add(self, name: str, whole: Whole, report: Report, given: MappingOf[str, Scalar]) -> None:
         program, card = whole.program, whole.card
@@ -134,6 +135,8 @@ class _Joint:
         self.origins |= {f"{name}.{key}": span for key, span in {**card.origins, **program.origins}.items()}
         self.components |= _prefixed(name, card.components)
         self.caches |= _prefixed(name, card.caches)
+        for form, nats in card.quantized.items():
+            self.quantized[form] = min(nats, self.quantized.get(form, nats))
         self.loops |= {
             f"{name}/{key}": replace(
                 loop,
@@ -197,7 +200,7 @@ class _Joint:
             components=self.components,
             loops=self.loops,
             caches=self.caches,
-            parity={},
+            parity={"quantized": self.quantized} if self.quantized else {},
             digest="",
             span=workflow.span,
             unread=frozenset(self.unread),

@@ -10,6 +10,7 @@ from omniflow.request import Result, State
 from omniflow.verification.cases import Case
 from omniflow.verification.compare import BITS, Comparison, compare_outputs
 from omniflow.verification.modes import BASELINE, MODES, Mode, Outcome
+from omniflow.verification.quantized import SEQUENCES, Loss, losses
 from omniflow_compiler.schedule import Schedule
 
 DEFAULT_TOLERANCE = 1e-4
@@ -64,6 +65,19 @@ def verify(
         if part is not None:
             mode = Mode(name=f"only {output.name}", run=BASELINE.run, is_exact=True)
             yield _row(mode, [_only(r, output.name) for r in baseline], mode.run(part, cases, limits), 0.0)
+    yield from map(_loss_row, losses(schedule))
+
+
+def _loss_row(loss: Loss) -> Row:
+    holds = loss.nats <= loss.allowed
+    return Row(
+        mode=f"{loss.expert} in {loss.form}",
+        requests=SEQUENCES,
+        comparison="nats per token",
+        difference=loss.nats,
+        tolerance=loss.allowed,
+        problem="" if holds else f"it loses {loss.nats:.3g} nats per token, the card allows {loss.allowed:.3g}",
+    )
 
 
 def _only(result: Result | None, output: str) -> Result | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
 
 import torch
 from torch import Tensor
@@ -14,14 +13,13 @@ from omniflow.experts.lean.config import LeanConfig, read_config
 from omniflow.experts.lean.decoder import LeanDecoder
 from omniflow.experts.lean.errors import CheckpointError
 from omniflow.experts.lean.layout import TensorNames, expected_shapes
+from omniflow.experts.lean.linear import Quantize
 from omniflow.experts.lean.native_stack import NativeStack
 from omniflow.experts.lean.rope import Rope
 from omniflow.experts.lean.stack import Stack, TorchStack
 from omniflow.experts.lean.weights import WeightReader
 from omniflow.kv import KvArena
 from omniflow.native.binding import Kind, load_native
-
-Quantize = Literal["none", "int8", "int4"]  # how matrices are held beside the dtype of everything else
 
 
 def load(
@@ -77,8 +75,8 @@ def from_source(
     """The decoder of a config with the tensors of any source. Errors: CheckpointError.
 
     native: use the native step where it can be built (CPU, dense shapes) instead of plain torch. quantize, which
-    changes results: `int8` holds all matrices as int8 and quantises activations per token, natively only; `int4` holds
-    the layers' matrices as int4 in groups of 32 columns, in plain torch on a CPU.
+    changes results and needs a CPU and a dense shape: `int8` holds all matrices as int8 and quantises activations per
+    token; `int4` holds the layers' matrices as int4 in groups of 32 columns, in plain torch.
     """
     if dtype not in (torch.float32, torch.bfloat16):
         raise CheckpointError(f"{source.place}: dtype {dtype} is not supported, only float32 and bfloat16")
@@ -112,15 +110,11 @@ def from_source(
 def _stack(
     config: LeanConfig, *, dtype: torch.dtype, device: torch.device, native: bool, quantize: Quantize, place: str
 ) -> Stack:
-    if quantize == "int4":
-        if device.type != "cpu" or config.moe is not None:
-            raise CheckpointError(f"{place}: int4 weights need a CPU and a dense shape")
-        return TorchStack(config, int4=True)
+    if quantize != "none" and (device.type != "cpu" or config.moe is not None):
+        raise CheckpointError(f"{place}: {quantize} weights need a CPU and a dense shape")
     library = load_native() if native and device.type == "cpu" and NativeStack.supports(config) else None
-    if library is None:
-        if quantize == "int8":
-            raise CheckpointError(f"{place}: int8 weights need the native step: a CPU, a C++ compiler, a dense shape")
-        return TorchStack(config)
+    if library is None or quantize == "int4":
+        return TorchStack(config, quantize=quantize)
     plain = Kind.BFLOAT16 if dtype == torch.bfloat16 else Kind.FLOAT32
     return NativeStack(config, library, kind=Kind.INT8 if quantize == "int8" else plain)
 

@@ -1,12 +1,14 @@
-"""Linear layers on prepared weights: oneDNN's packed layout or packed int4 on CPUs, plain matrices elsewhere."""
+"""Linear layers on prepared weights: oneDNN's packed layout, int8 or int4 on CPUs, plain matrices elsewhere."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Literal, Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+Quantize = Literal["none", "int8", "int4"]  # how matrices are held beside the dtype of everything else
 
 
 class Linear(Protocol):
@@ -42,6 +44,32 @@ class PackedLinear:
         """[rows, N]."""
         result: Tensor = torch.ops.mkldnn._linear_pointwise(x, self._weight, self._bias, "none", [], "")
         return result
+
+
+class Int8Linear:
+    """int8 weights with a scale per row, activations as int8 with a scale per token, sums in int32 by oneDNN.
+
+    Sums are exact and no scale is shared between rows of x, so a row does not depend on the others. The native step
+    (omniflow/native) computes the same.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        steps, scales = _int8_rows(weight.float())
+        self._weight = steps.t()
+        self._scales = scales.t()
+        self._bias = None if bias is None else bias.float()
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """[rows, N]."""
+        steps, scales = _int8_rows(x.float())
+        product = torch._int_mm(steps, self._weight).float() * scales * self._scales
+        return (product if self._bias is None else product + self._bias).to(x.dtype)
+
+
+def _int8_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
+    """[R, K] as int8 and the size of a step of each row, [R, 1]."""
+    scales = rows.abs().amax(dim=-1, keepdim=True).clamp(min=1e-12) / 127
+    return (rows / scales).round().to(torch.int8), scales
 
 
 _GROUP = 32  # columns that share a scale and an offset
@@ -80,9 +108,11 @@ def takes_int4(weight: Tensor) -> bool:
 _PACK_FROM_ELEMENTS = 64 * 1024
 
 
-def prepare(weight: Tensor, bias: Tensor | None, *, int4: bool = False) -> Linear:
-    """The linear layer to use for a weight [N, K] where it lies, in its dtype, or packed as int4 where that can be."""
-    if int4 and takes_int4(weight):
+def prepare(weight: Tensor, bias: Tensor | None, *, quantize: Quantize = "none") -> Linear:
+    """The linear layer to use for a weight [N, K] where it lies, in its dtype, or in fewer bits where that can be."""
+    if quantize == "int8":
+        return Int8Linear(weight, bias)
+    if quantize == "int4" and takes_int4(weight):
         return Int4Linear(weight, bias)
     packs = weight.device.type == "cpu" and weight.dtype in (torch.float32, torch.bfloat16)
     if packs and weight.numel() >= _PACK_FROM_ELEMENTS and torch._C._has_mkldnn:

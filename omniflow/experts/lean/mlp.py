@@ -7,16 +7,16 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from omniflow.experts.lean.config import MoeConfig
-from omniflow.experts.lean.linear import prepare
+from omniflow.experts.lean.linear import Quantize, prepare
 from omniflow.experts.lean.weights import DenseWeights, MoeWeights
 
 
 class DenseMlp:
     """down(silu(gate(x)) * up(x))."""
 
-    def __init__(self, weights: DenseWeights, *, int4: bool = False) -> None:
-        self._gate_up = prepare(weights.gate_up, weights.gate_up_bias, int4=int4)
-        self._down = prepare(weights.down, weights.down_bias, int4=int4)
+    def __init__(self, weights: DenseWeights, *, quantize: Quantize = "none") -> None:
+        self._gate_up = prepare(weights.gate_up, weights.gate_up_bias, quantize=quantize)
+        self._down = prepare(weights.down, weights.down_bias, quantize=quantize)
 
     def __call__(self, x: Tensor) -> Tensor:
         """[rows, E] to [rows, E]."""

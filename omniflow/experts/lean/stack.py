@@ -12,7 +12,7 @@ from torch import Tensor
 from omniflow.experts.lean.attention import attend, rotate
 from omniflow.experts.lean.batch import FlatBatch, FlatResult, Span, slots_of
 from omniflow.experts.lean.config import LeanConfig
-from omniflow.experts.lean.linear import prepare
+from omniflow.experts.lean.linear import Quantize, prepare
 from omniflow.experts.lean.mlp import DenseMlp, MoeMlp
 from omniflow.experts.lean.weights import DenseWeights, LayerWeights
 from omniflow.kv import KvArena
@@ -37,23 +37,24 @@ class Stack(Protocol):
 
 
 class TorchStack:
-    """Layers as fused linear calls with torch's own attention. int4: of dense layers' matrices, not of the head."""
+    """Layers as fused linear calls with torch's own attention. int8 holds all matrices, int4 those of dense layers."""
 
     is_exact = False
 
-    def __init__(self, config: LeanConfig, *, int4: bool = False) -> None:
+    def __init__(self, config: LeanConfig, *, quantize: Quantize = "none") -> None:
         self._config = config
-        self._int4 = int4
+        self._quantize: Quantize = quantize
         self._layers: list[_Layer] = []
 
     def add_layer(self, weights: LayerWeights) -> None:
         """Takes the next layer's weights."""
-        self._layers.append(_Layer(self._config, weights, int4=self._int4))
+        self._layers.append(_Layer(self._config, weights, quantize=self._quantize))
 
     def finish(self, *, norm: Tensor, head: Tensor | None) -> None:
         """The final norm [E] and the vocabulary head [V, E], if there is one."""
         self._norm = norm
-        self._head = None if head is None else prepare(head, None)
+        of_head: Quantize = "int8" if self._quantize == "int8" else "none"
+        self._head = None if head is None else prepare(head, None, quantize=of_head)
 
     def run(self, batch: FlatBatch, arena: KvArena) -> FlatResult:
         """One forward; writes the new keys and values into the arena."""
@@ -88,13 +89,13 @@ class TorchStack:
 class _Layer:
     """Attention and feed-forward part, each with a norm before it and a residual around it."""
 
-    def __init__(self, config: LeanConfig, weights: LayerWeights, *, int4: bool) -> None:
+    def __init__(self, config: LeanConfig, weights: LayerWeights, *, quantize: Quantize) -> None:
         self._config = config
         self._weights = weights.attention_norm, weights.mlp_norm, weights.query_norm, weights.key_norm
-        self._qkv = prepare(weights.qkv, weights.qkv_bias, int4=int4)
-        self._output = prepare(weights.output, weights.output_bias, int4=int4)
+        self._qkv = prepare(weights.qkv, weights.qkv_bias, quantize=quantize)
+        self._output = prepare(weights.output, weights.output_bias, quantize=quantize)
         if isinstance(weights.mlp, DenseWeights):
-            self._mlp: DenseMlp | MoeMlp = DenseMlp(weights.mlp, int4=int4)
+            self._mlp: DenseMlp | MoeMlp = DenseMlp(weights.mlp, quantize=quantize)
         else:
             assert config.moe is not None
             self._mlp = MoeMlp(config.moe, weights.mlp)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from omniflow.experts.lean import CheckpointError, LeanConfig, LeanDecoder, RopeConfig, random
+from omniflow.experts.lean import LeanConfig, LeanDecoder, RopeConfig, random
 from omniflow.native import build, load_native
 from omniflow.native.binding import Kind, NativeModel, NativeShape, StepInput, open_library
 from omniflow.native.build import library
@@ -108,9 +108,14 @@ def test_int8_weights_stay_near_float32_and_bfloat16_nearer() -> None:
     assert 0 < errors[0] < errors[1] < 0.05
 
 
-def test_int8_weights_are_refused_without_the_native_step() -> None:
-    with pytest.raises(CheckpointError, match="int8 weights need the native step"):
-        random(WIDE, 0, quantize="int8", native=False)
+@needs_native
+def test_int8_without_the_native_step_computes_the_same_by_the_library() -> None:
+    ids = prompts(5)[4]
+    native, plain = random(WIDE, 0, quantize="int8"), random(WIDE, 0, quantize="int8", native=False)
+    expected = _logits(native, ids, [23])
+    assert (_logits(plain, ids, [23]) - expected).norm() / expected.norm() < 0.01
+    full = _logits(random(WIDE, 0), ids, [23])
+    assert (expected - full).norm() / full.norm() > 0.01
 
 
 def test_without_a_compiler_or_when_switched_off_there_is_no_library(monkeypatch: pytest.MonkeyPatch) -> None:

