@@ -10,7 +10,7 @@ from omniflow_compiler import codes
 from omniflow_compiler.diagnostics import Label, Report
 from omniflow_compiler.load import Mapping, Scalar, read_document
 from omniflow_compiler.parse import kind_of
-from omniflow_compiler.reads import note_file, note_folder
+from omniflow_compiler.reads import note_file, note_folder, read_bytes
 from omniflow_compiler.source import SourceSet
 from omniflow_compiler.spec import CardSpec, Name
 from omniflow_compiler.suggest import did_you_mean
@@ -93,6 +93,33 @@ def sibling_programs(card_path: Path, card: CardSpec, besides: Path) -> Iterator
         identity = None if path.resolve() == besides.resolve() else _identity(path, "program")
         if identity is not None and identity[1] in (card.id.text, card_path.name, f"./{card_path.name}"):
             yield path
+
+
+def check_twins(path: Path, id: Name, sources: SourceSet, report: Report) -> None:
+    """Reports a program of the same folder with the same id: what is kept under that id would be of either."""
+    for other in _files(path.parent, "program"):
+        if other.resolve() == path.resolve() or not _mentions(other, id.text):
+            continue
+        document = read_document(other, sources, Report())
+        written = None if document is None else document[1].get("id")
+        if isinstance(written, Scalar) and written.value == id.text:
+            report.add(
+                codes.DUPLICATE_ID,
+                id.span,
+                f"programs `{path.name}` and `{other.name}` have the same id",
+                labels=[Label(span=written.span, text="declared here too")],
+                help=["give one of them another id"],
+            )
+            return
+
+
+def _mentions(path: Path, text: str) -> bool:
+    """Whether a file holds a text; most need not be parsed to know that they are no twins."""
+    note_file(path)
+    try:
+        return text.encode() in read_bytes(path)
+    except OSError:
+        return False
 
 
 def cards_beside(path: Path) -> list[str]:

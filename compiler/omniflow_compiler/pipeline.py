@@ -12,7 +12,7 @@ from pathlib import Path
 
 from omniflow_compiler import codes
 from omniflow_compiler.build import build_graph
-from omniflow_compiler.cards import sibling_programs
+from omniflow_compiler.cards import check_twins, sibling_programs
 from omniflow_compiler.config import Config, command_line, parse_config, place_components, read_config
 from omniflow_compiler.diagnostics import Report
 from omniflow_compiler.expand import expand_graphs
@@ -111,6 +111,8 @@ def _compile_document(path: Path, sources: SourceSet, options: Options, report: 
         whole = read_program(path, document[1], overrides, sources, report)
     if whole is None:
         return Compilation(report=report, sources=sources, kind=kind)
+    if kind == "program":
+        check_twins(path, whole.program.id, sources, report)
     _check_params(overrides, whole.card.params, whole.program.params, report)
     card = place_components(whole.card, config, options.devices, report)
     is_check = options.is_check and not config.faults  # these name edges of the schedule

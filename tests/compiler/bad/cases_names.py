@@ -73,6 +73,16 @@ NAMES = [
         base=SPEECH,
         help="`card: card.yaml`",
     ),
+    Bad(
+        name="two programs of one id",
+        codes=["OF1108"],
+        change={
+            P: [("id: null-speech.speech", "id: «null-speech.speech»")],
+            "other.program.yaml": [("", "omniflow: 1\nkind: program\nid: null-speech.speech\n")],
+        },
+        base=SPEECH,
+        help="another id",
+    ),
     program("a card that is a program", "OF1008", "card: null-speech", "card: ./p.program.yaml"),
     card("an unknown expert", "OF1302", "null.thinker}", "«null.thniker»}", "`null.thinker`"),
     card("an expert by a Python path", "OF1302", "{use: null.thinker}", "{use: «os.system»}"),
