@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from omniflow.commands.arguments import BadArgument
@@ -16,7 +17,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 
 def start_project(name: str, *, template: str, parent: Path) -> int:
     """Writes the folder `parent/name`; nothing that is there is ever overwritten."""
-    from omniflow.files import WriteError, write_text
+    from omniflow.files import WriteError
 
     if template not in TEMPLATES:
         raise BadArgument(f"--template {template}: templates are {', '.join(TEMPLATES)}")
@@ -28,14 +29,30 @@ def start_project(name: str, *, template: str, parent: Path) -> int:
         if path.exists() and (path != folder or not path.is_dir()):
             raise BadArgument(f"{path} exists already; choose another name")
     try:
-        for path, text in files.items():
-            write_text(path, text)
+        _write(folder, files)
     except WriteError as error:
         print(f"omniflow: {error}", file=sys.stderr)
         return 1
     program = folder / f"{template}.program.yaml"
     print("\n".join([*map(str, files), "", f"Next: omniflow run {program} --input prompt='a small house'"]))
     return 0
+
+
+def _write(folder: Path, files: Mapping[Path, str]) -> None:
+    """Writes all files or, when one fails, none. Errors: WriteError."""
+    from omniflow.files import WriteError, write_text
+
+    folders = [each for each in (folder, *{path.parent for path in files} - {folder}) if not each.exists()]
+    try:
+        for path, text in files.items():
+            write_text(path, text)
+    except WriteError:
+        for path in files:
+            path.unlink(missing_ok=True)
+        for each in reversed(folders):
+            if each.is_dir() and not any(each.iterdir()):
+                each.rmdir()
+        raise
 
 
 def _files(name: str, template: str) -> dict[str, str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
+from omniflow import files
 from omniflow.commands.arguments import BadArgument
 from omniflow.commands.fmt import format_files
 from omniflow.commands.init import TEMPLATES, start_project
@@ -50,6 +51,26 @@ def test_the_schemas_beside_a_new_project_fit_its_files(template: str, tmp_path:
         document = read_document(path, SourceSet(tmp_path), Report())
         assert document is not None
         assert list(Draft202012Validator(schema).iter_errors(plain(document[1]))) == []
+
+
+def test_a_disk_that_fills_up_leaves_no_half_of_a_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    real, written = files.write_bytes, []
+
+    def filling(path: Path, data: bytes) -> None:
+        if len(written) == 3:
+            raise files.WriteError(f"cannot write {path}: no space left on device")
+        written.append(path)
+        real(path, data)
+
+    monkeypatch.setattr(files, "write_bytes", filling)
+    (tmp_path / "kept").mkdir()
+    for name in ("m", "kept"):
+        written.clear()
+        assert start_project(name, template="text", parent=tmp_path) == 1
+        assert capsys.readouterr().err.count("no space left on device") == 1
+    assert [path.name for path in tmp_path.rglob("*")] == ["kept"]
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
