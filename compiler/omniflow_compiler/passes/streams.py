@@ -26,6 +26,7 @@ def check_streams(graph: ProgramGraph, types: Types, report: Report) -> None:
             continue
         if edge.spec.streams:
             _check_port(edge, edge.target_port, node, types, report)
+            _check_capacity(edge, graph, report)
             _check_end(edge, node, report)
         else:
             _check_no_attributes(edge, report)
@@ -58,6 +59,18 @@ def _refuse(names: Iterable[str], edge: Edge, why: str, report: Report) -> None:
         written = edge.spec.attributes.get(name)
         if written is not None:
             report.add(codes.STREAM_ATTRIBUTE, written.key_span, f"`{name}` has no meaning here", help=[why])
+
+
+def _check_capacity(edge: Edge, graph: ProgramGraph, report: Report) -> None:
+    """A value that comes as a whole, once, is never held back: no capacity bounds it."""
+    source = graph.nodes.get(edge.source_node or "")
+    is_input = edge.source_node is None
+    if is_input or (source is not None and source.loop is not None and not source.each and _is_whole(edge)):
+        _refuse(["capacity"], edge, f"`{edge.spec.source}` comes as a whole, and the channel holds all of it", report)
+
+
+def _is_whole(edge: Edge) -> bool:
+    return edge.source_port is not None and not edge.source_port.streams
 
 
 def _check_no_attributes(edge: Edge, report: Report) -> None:

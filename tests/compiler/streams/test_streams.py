@@ -347,3 +347,19 @@ edges:
     assert found.code == "OF2203"
     assert found.message == "`w.f0` is cut into a first piece of 8 and then pieces of 32, `w.cond` into pieces of 32"
     assert line_of(compilation, found) == "v.f0 ~> w.f0"
+
+
+def test_a_capacity_bounds_nothing_where_a_value_comes_as_a_whole(tmp_path: Path) -> None:
+    card = """components: {a: {use: t.half}, b: {use: t.piecewise}}
+loops: {a: {kind: encode, binds: a}, b: {kind: audio_decode, binds: b}}
+"""
+    program = """inputs: {x: "f32[T, 8] @ 50 Hz"}
+outputs: {y: b.y}
+nodes: {a: {loop: a}, b: {loop: b}}
+edges:
+  - x -> a.x
+  - a.y ~> b.x: {chunk: 8CAPACITY}
+"""
+    (found,) = faults(check(tmp_path, card, program.replace("CAPACITY", ", capacity: 2")), "OF2105")
+    assert (found.code, found.message) == ("OF2206", "`capacity` has no meaning here")
+    assert not faults(check(tmp_path, card, program.replace("CAPACITY", "")), "OF2105")
