@@ -32,7 +32,6 @@ REACH: Mapping[str, Reach] = {
     "vae_encode": Reach(output=("latent",), inputs=("image", "video")),
     "vae_decode": Reach(output=("image", "video"), inputs=("latent",)),
     "policy_rollout": Reach(output=("text", "tokens", "codes", "image", "audio", "video", "latent"), loop=None),
-    "logprob_recompute": Reach(output=("tensor",), inputs=("tokens", "codes"), loop="score"),
 }
 
 
