@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from omniflow.bind import LOOPS, NEEDS
 from omniflow_compiler.library.library import BUILT_IN
 from omniflow_compiler.passes.capabilities import REACH
@@ -17,8 +19,8 @@ def test_every_kind_of_loop_that_may_be_written_can_be_run() -> None:
 def test_every_capability_that_may_be_declared_can_be_reached() -> None:
     assert set(schema("card")["$defs"]["capability"]["enum"]) == set(REACH)
     assert {reach.loop for reach in REACH.values() if reach.loop} <= set(BUILT_IN.loops)
-    bases = {port.pattern.base for expert in BUILT_IN.every_expert().values() for ports in expert.serves.values()
-             for port in ports.outputs}  # fmt: skip
-    bases |= {port.pattern.base for op in BUILT_IN.ops.values() for port in op.ports.outputs}
+    experts = [ports for expert in BUILT_IN.every_expert().values() for ports in expert.serves.values()]
+    outputs = [port for ports in (*experts, *(op.ports for op in BUILT_IN.ops.values())) for port in ports.outputs]
+    bases = {re.split(r"[\W]", port.type)[0] for port in outputs}
     for capability, reach in REACH.items():
         assert bases & {*reach.output}, capability
