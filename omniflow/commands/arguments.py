@@ -22,6 +22,15 @@ def parse_pairs(written: Sequence[str], option: str) -> dict[str, str]:
     return pairs
 
 
+def parse_inputs(written: Sequence[str]) -> dict[str, list[str]]:
+    """`["image=@a.png", "image=@b.png"]` as `{"image": ["@a.png", "@b.png"]}`. Errors: BadArgument."""
+    found: dict[str, list[str]] = {}
+    for text in written:
+        for name, value in parse_pairs([text], "--input").items():
+            found.setdefault(name, []).append(value)
+    return found
+
+
 def parse_names(written: str | None, option: str) -> list[str] | None:
     """`"text,audio"` as names; None stays None. Errors: BadArgument."""
     if written is None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from omniflow.commands.arguments import BadArgument, parse_pairs
+from omniflow.commands.arguments import BadArgument, parse_inputs
 from omniflow.commands.selection import Selection
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def calibrate_spec(selection: Selection, *, inputs: Sequence[str], requests: int) -> int:
     """Prints a row per component and kind of unit; 1 when the program has faults or a request fails."""
-    given = parse_pairs(inputs, "--input")
+    given = parse_inputs(inputs)
     compilation = _compile(selection)
     if compilation.schedule is None or compilation.graph is None:
         return 1
@@ -54,7 +54,7 @@ def _compile(selection: Selection) -> Compilation:
     return compilation
 
 
-def _measure(schedule: Schedule, given: Mapping[str, str], requests: int) -> dict[Key, Timing]:
+def _measure(schedule: Schedule, given: Mapping[str, list[str]], requests: int) -> dict[Key, Timing]:
     from omniflow.calibration import CalibrationError, measure
     from omniflow.commands.values import read_inputs
     from omniflow.errors import OmniFlowError

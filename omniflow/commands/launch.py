@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from omniflow.commands.arguments import BadArgument, parse_pairs
+from omniflow.commands.arguments import BadArgument, parse_inputs, parse_pairs
 from omniflow.commands.compile import schedule_of
 from omniflow.commands.selection import Selection
 
@@ -34,7 +34,7 @@ def launch(
     """Runs one request; the exit code of the run."""
     if profile is not None and profile not in PROFILES:
         raise BadArgument(f"--profile {profile}: known profiles are {', '.join(PROFILES)}")
-    pairs, own = parse_pairs(inputs, "--input"), parse_pairs(params, "--param")
+    given, own = parse_inputs(inputs), parse_pairs(params, "--param")
     schedule = schedule_of(selection)
     if schedule is None:
         return 1
@@ -44,7 +44,7 @@ def launch(
 
     return run(
         schedule,
-        inputs=pairs,
+        inputs=given,
         params=own,
         out=out,
         seed=seed,

@@ -38,7 +38,7 @@ RECORD = "run.json"
 def run(
     schedule: Schedule | str | Path,
     *,
-    inputs: Mapping[str, str],
+    inputs: Mapping[str, str | list[str]],
     out: Path,
     seed: int,
     profile: str,

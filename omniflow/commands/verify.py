@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 
-from omniflow.commands.arguments import parse_pairs
+from omniflow.commands.arguments import parse_inputs
 from omniflow.commands.compile import schedule_of
 from omniflow.commands.selection import Selection
 from omniflow.commands.threads import choose_threads
@@ -33,7 +33,7 @@ def verify_spec(
         return schedule_of(replace(selection, outputs=output))
 
     try:
-        given = read_inputs(schedule, parse_pairs(inputs, "--input"))
+        given = read_inputs(schedule, parse_inputs(inputs))
     except OmniFlowError as error:
         print(f"omniflow: {error}", file=sys.stderr)
         return 2

@@ -161,3 +161,19 @@ def test_an_at_sign_names_a_file_and_two_are_text(tmp_path: Path) -> None:
     assert read_inputs(schedule, {"given": "me@home"}) == {"given": "me@home"}
     with pytest.raises(InputError, match="there is no file nowhere"):
         read_inputs(schedule, {"given": "@nowhere"})
+
+
+def test_an_input_of_items_is_written_once_per_item_and_any_other_once(tmp_path: Path) -> None:
+    for name, seconds in (("a", 0.1), ("b", 0.2)):
+        soundfile.write(tmp_path / f"{name}.wav", tone(16000, seconds).numpy(), 16000)
+
+    class Declared:
+        inputs = (wanted("audio[N*, S] @ 16 kHz"),)
+
+    schedule: Any = Declared()
+    files = [f"@{tmp_path / 'a.wav'}", f"@{tmp_path / 'b.wav'}"]
+    assert [len(sound) for sound in read_inputs(schedule, {"given": files})["given"]] == [1600, 3200]
+    assert len(read_inputs(schedule, {"given": files[:1]})["given"]) == 1600
+    Declared.inputs = (wanted("audio[S] @ 16 kHz"),)
+    with pytest.raises(InputError, match="a single one; it is given 2 times"):
+        read_inputs(schedule, {"given": files})
