@@ -151,6 +151,15 @@ def _pixels(image: Image, kind: PortType) -> Tensor:
 
     upright = ImageOps.exif_transpose(image)
     channels = {"1": "L", "4": "RGBA"}.get(kind.axes[-1], "RGB")
-    array = np.asarray(upright.convert(channels))
+    array = np.asarray(_eight_bits(upright).convert(channels))
     tensor = torch.from_numpy(array.reshape(*array.shape[:2], -1).copy())
     return tensor if (kind.dtype or "").startswith(("u", "i")) else tensor.float() / 255
+
+
+def _eight_bits(image: Image) -> Image:
+    """A picture of 16 bits of grey in eight; Pillow would take all but the darkest for white."""
+    from PIL import Image
+
+    if not image.mode.startswith("I;16"):
+        return image
+    return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))

@@ -89,6 +89,18 @@ def test_a_picture_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.hf
+def test_sixteen_bits_of_grey_are_seen_in_eight_and_transparency_is_left_out(tmp_path: Path) -> None:
+    from PIL import Image
+
+    grey = np.arange(0, 65536, 4369, dtype=np.uint16).reshape(4, 4)
+    Image.fromarray(grey).save(tmp_path / "grey.png")
+    own = read_file(wanted("image:u8[H, W, 3]"), str(tmp_path / "grey.png"))
+    assert own[..., 0].tolist() == (grey >> 8).tolist()
+    Image.new("RGBA", (2, 1), (10, 20, 30, 0)).save(tmp_path / "clear.png")
+    assert read_file(wanted("image:u8[N*, H, W, 3]"), str(tmp_path / "clear.png")).tolist() == [[[10, 20, 30]] * 2]
+
+
+@pytest.mark.hf
 def test_a_clip_comes_back_from_its_file_frame_by_frame(tmp_path: Path) -> None:
     from PIL import Image
 
