@@ -37,9 +37,14 @@ def make_cases(schedule: Schedule, count: int, given: Sequence[Mapping[str, Any]
     cases = []
     for i in range(count):
         own = given[i % len(given)] if given else {}
-        made = {spec.name: make_input(spec, i) for spec in schedule.inputs if spec.required and spec.name not in own}
+        made = {spec.name: make_input(spec, i) for spec in schedule.inputs if _says(spec) and spec.name not in own}
         cases.append(Case(inputs={**made, **own}, seed=1000 + i))
     return cases
+
+
+def _says(spec: Input) -> bool:
+    """Whether a request without it says nothing: it is required, or a text that is empty unless it is given."""
+    return spec.required or spec.default == ""
 
 
 def make_input(spec: Input, index: int) -> Any:

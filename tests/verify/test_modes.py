@@ -65,3 +65,9 @@ def test_a_session_that_goes_on_from_another_ones_words_is_found(monkeypatch: py
 
     monkeypatch.setattr(ARDecode, "remember", remember)
     assert not verdicts(talk(loop=", session: true"))[SESSION]
+
+
+def test_requests_are_made_up_that_say_something_even_where_nothing_need_be_said() -> None:
+    cases = make_cases(omniflow.compile("qwen2_5_omni.speech"), 3, [])
+    assert [sorted(case.inputs) for case in cases] == [["prompt"]] * 3
+    assert len({case.inputs["prompt"] for case in cases}) == 3
