@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from torch import Tensor
 
+import omniflow
 from omniflow import Schedule
 from omniflow.experts.null_language import NullThinker
 from omniflow.features import FeatureCache, Features, Inputs
