@@ -24,17 +24,13 @@ class Queue:
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self.num_bytes = 0
+        self.num_ready = 0  # requests that may be taken
         self._lines: dict[int, OrderedDict[int, Request]] = {}  # by priority; lines are never empty
         self._overtaken: dict[int, int] = {}
         self._parked: dict[int, Request] = {}  # wait for another request and stand in no line yet
 
     def __len__(self) -> int:
         return self.num_ready + len(self._parked)
-
-    @property
-    def num_ready(self) -> int:
-        """Requests that may be taken."""
-        return sum(len(line) for line in self._lines.values())
 
     def __iter__(self) -> Iterator[Request]:
         for priority in sorted(self._lines, reverse=True):
@@ -57,18 +53,23 @@ class Queue:
         if is_parked:
             self._parked[request.id] = request
         else:
-            self._lines.setdefault(request.priority, OrderedDict())[request.id] = request
+            self._line(request)[request.id] = request
+
+    def _line(self, request: Request) -> OrderedDict[int, Request]:
+        """The line that a request joins."""
+        self.num_ready += 1
+        return self._lines.setdefault(request.priority, OrderedDict())
 
     def put_back(self, request: Request) -> None:
         """A request that was let in must wait again: in front of its line, however full the queue is."""
         self.num_bytes += request.num_bytes
-        line = self._lines.setdefault(request.priority, OrderedDict())
+        line = self._line(request)
         line[request.id] = request
         line.move_to_end(request.id, last=False)
 
     def unpark(self, request: Request) -> None:
         """Lets a parked request into its line, in front: it has waited already."""
-        line = self._lines.setdefault(request.priority, OrderedDict())
+        line = self._line(request)
         line[request.id] = self._parked.pop(request.id)
         line.move_to_end(request.id, last=False)
 
@@ -95,6 +96,7 @@ class Queue:
             return
         line = self._lines[request.priority]
         del line[request.id]
+        self.num_ready -= 1
         if not line:
             del self._lines[request.priority]
             self._overtaken.pop(request.priority, None)

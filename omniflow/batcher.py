@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 
@@ -17,7 +17,8 @@ class Limits:
     `min_prefill` are left to prompts; running: most requests in work at once; queued: most requests waiting, whose
     inputs hold at most `queued_bytes`. unit_seconds: how long a call of an expert may take; None waits for ever and
     saves a hand-over between threads per batch. sessions: most open at once, which remember at most `session_bytes`
-    together and end when they lie unused for `session_seconds`.
+    together and end when they lie unused for `session_seconds`. aside_bytes: most host memory, per expert, for caches
+    of requests that had to give up their room; beyond it they begin anew.
     batch_invariant: every unit is computed alone, so that its bits never depend on its neighbours.
     """
 
@@ -31,6 +32,7 @@ class Limits:
     sessions: int = 1024
     session_bytes: int = 1 << 30
     session_seconds: float = 3600.0
+    aside_bytes: int = 1 << 30
     batch_invariant: bool = False
 
 
@@ -92,12 +94,12 @@ class Group:
 
     __slots__ = ("depth", "family", "key", "rank", "units")
 
-    def __init__(self, key: tuple[Hashable, ...], rank: int) -> None:
-        self.key = key
-        self.family = key[:2]
-        self.rank = rank
-        self.depth = -1  # of the deepest node that put a unit in
-        self.units: OrderedDict[int, Unit] = OrderedDict()  # by identity
+    def __init__(self, first: Unit) -> None:
+        self.key = first.key
+        self.family = first.key[:2]
+        self.rank = _rank(first)
+        self.depth: int = first.lane.node.bound.spec.depth  # of the deepest node that put a unit in
+        self.units: deque[Unit] = deque()
 
 
 class Batcher:
@@ -106,65 +108,78 @@ class Batcher:
     Ops go first, then inner runs, which fall into step that way and end by themselves. All other families take turns,
     so that no request keeps another from starting; a new family comes first.
     Until a request has been heard on an output, its own units wait for its units further down that lead there: the
-    first sentence is spoken before the second is written. What a unit costs here does not depend on how many wait.
+    first sentence is spoken before the second is written. Ops and inner runs, which always go before, neither wait nor
+    are waited for. What a unit costs here does not depend on how many wait.
     """
 
     def __init__(self, limits: Limits, recheck: deque[Readiness]) -> None:
         self.limits = limits
         self.recheck = recheck  # whose deferred units may have become due
+        self.width = 1 if limits.batch_invariant else limits.width
         self.groups: dict[Hashable, Group] = {}
         self._turn = 0
         self._served: dict[Hashable, int] = {}  # family -> its last turn
 
     def put(self, unit: Unit) -> None:
         """A unit became ready."""
-        run = unit.lane.node
-        readiness = run.request.readiness
-        if readiness.leading:
-            readiness.add(run.bound.index)
-        self._insert(unit, run.bound.spec.depth)
-
-    def _insert(self, unit: Unit, depth: int) -> None:
         group = self.groups.get(unit.key)
         if group is None:
-            group = self.groups[unit.key] = Group(unit.key, _rank(unit))
-        group.units[id(unit)] = unit
-        if depth > group.depth:
-            group.depth = depth
+            group = self.groups[unit.key] = Group(unit)
+        group.units.append(unit)
+        if group.rank != OPS:
+            run = unit.lane.node
+            if run.bound.spec.depth > group.depth:
+                group.depth = run.bound.spec.depth
+            if group.rank == LOOPS and run.request.readiness.leading:
+                run.request.readiness.add(run.bound.index)
 
     def discard(self, unit: Unit) -> None:
         """A ready unit is no longer wanted; one that was taken already is not here."""
         group, deferred = self.groups.get(unit.key), unit.lane.node.request.readiness.deferred
-        if group is not None and group.units.pop(id(unit), None) is not None:
+        if group is not None and unit in group.units:
+            group.units.remove(unit)
             if not group.units:
                 del self.groups[unit.key]
         elif unit in deferred:
             deferred.remove(unit)
         else:
             return
-        self._leave(unit)
+        if _rank(unit) == LOOPS:
+            self._leave(unit)
 
     def take(self) -> list[Unit]:
         """The next batch: as many of the chosen group's units as the budget admits; none when none is ready."""
-        while self.recheck:
-            deferred = self.recheck.popleft().take_deferred()
-            for unit in deferred:
-                self._insert(unit, unit.lane.node.bound.spec.depth)
+        if self.recheck:
+            self._return_deferred()
         while self.groups:
-            group = min(self.groups.values(), key=self._order)
-            units = self._admit(group)
+            group = self._next_group()
+            units = self._admit_due(group) if group.rank == LOOPS else self._admit(group)
             if not group.units:
                 del self.groups[group.key]
             if units:
-                self._turn += 1
-                self._served[group.family] = self._turn
-                for unit in units:
-                    self._leave(unit)
+                if group.rank != OPS:
+                    self._turn += 1
+                    self._served[group.family] = self._turn
                 return units
         return []
 
-    def _order(self, group: Group) -> tuple[int, int, int]:
+    def _return_deferred(self) -> None:
+        """Looks again at the units that waited for others of their request."""
+        while self.recheck:
+            for unit in self.recheck.popleft().take_deferred():
+                group = self.groups.get(unit.key)
+                if group is None:
+                    group = self.groups[unit.key] = Group(unit)
+                group.units.append(unit)
+                group.depth = max(group.depth, unit.lane.node.bound.spec.depth)
+
+    def _next_group(self) -> Group:
         """The lower rank, then the family that has waited longest, then the deepest."""
+        if len(self.groups) == 1:
+            return next(iter(self.groups.values()))
+        return min(self.groups.values(), key=self._order)
+
+    def _order(self, group: Group) -> tuple[int, int, int]:
         return group.rank, 0 if group.rank == OPS else self._served.get(group.family, 0), -group.depth
 
     def _leave(self, unit: Unit) -> None:
@@ -174,28 +189,38 @@ class Batcher:
             self.recheck.append(readiness)
 
     def _admit(self, group: Group) -> list[Unit]:
+        """The oldest units."""
+        ready = group.units
+        if len(ready) <= self.width:
+            units = list(ready)
+            ready.clear()
+            return units
+        return [ready.popleft() for _ in range(self.width)]
+
+    def _admit_due(self, group: Group) -> list[Unit]:
         """Whole units first; divisible ones share what is left of the token budget, oldest first."""
-        width, ready = 1 if self.limits.batch_invariant else self.limits.width, group.units
+        ready = group.units
         taken: list[Unit] = []
         divisible: list[Unit] = []
-        while ready and len(taken) + len(divisible) < width:
-            unit = ready.popitem(last=False)[1]
+        while ready and len(taken) + len(divisible) < self.width:
+            unit = ready.popleft()
             readiness = unit.lane.node.request.readiness
-            if readiness.due and group.rank == LOOPS and unit.lane.node.bound.downstream & readiness.due:
+            if readiness.due and unit.lane.node.bound.downstream & readiness.due:
                 readiness.deferred.append(unit)
             else:
                 (divisible if unit.divisible else taken).append(unit)
         if divisible:
             self._grant(divisible, taken, ready)
+        for unit in taken:
+            if unit.lane.node.request.readiness.leading:
+                self._leave(unit)
         return taken
 
-    def _grant(self, divisible: list[Unit], taken: list[Unit], ready: OrderedDict[int, Unit]) -> None:
+    def _grant(self, divisible: list[Unit], taken: list[Unit], ready: deque[Unit]) -> None:
         left = max(self.limits.step_tokens - len(taken), self.limits.min_prefill)
         for i, unit in enumerate(divisible):
             if left == 0:
-                for late in reversed(divisible[i:]):
-                    ready[id(late)] = late
-                    ready.move_to_end(id(late), last=False)
+                ready.extendleft(reversed(divisible[i:]))
                 return
             unit.grant = min(unit.size, left)
             left -= unit.grant

@@ -105,6 +105,11 @@ class Channel:
         self.writer = writer
         self.capacity = max(spec.capacity, max(spec.chunk, spec.first_chunk) + max(spec.right_context, 1))
         self.is_starred = is_starred(spec.type)
+        self.start = spec.start
+        self.holds = spec.type.base == "kv"
+        self.has_context = bool(spec.left_context or spec.right_context)
+        is_cut = bool(spec.start or spec.chunk or spec.first_chunk)
+        self.is_plain = self.mode == PIECES and not is_cut and not self.has_context  # windows are what has come
         self.items: dict[int, Item] = {}
         self.shared: list[Shared] = []  # values held by reference, until the reader has ended
         self.count = 0
@@ -122,26 +127,30 @@ class Channel:
             return
         held = self.items.get(item)
         if held is None:
-            held = self.items[item] = Item(item, skip=self.spec.start)
+            held = self.items[item] = Item(item, skip=self.start)
         count = 0
         if data is not None:
-            if isinstance(data, Shared):
+            if self.holds and isinstance(data, Shared):
                 data.hold()
                 self.shared.append(data)
-            size = length(data) if size is None else size
+            count = size = length(data) if size is None else size
             held.pieces.append((data, size))
             held.total += size
             self.num_put += size
-            count = min(size, max(held.total - held.taken, 0))
+            if held.taken > held.total - size:  # some of it is skipped
+                count = max(held.total - held.taken, 0)
         if ends_item:
             held.is_ended = True
             self.num_items += 1
         if self.mode == PIECES:
-            self._add(count)
+            self.count += count
         elif self.mode == ITEMS and ends_item:
-            self._add(1)
-        if self.mode == PIECES or (ends_item and self.mode == ITEMS):
-            self.reader.on_item(item)
+            self.count += 1
+        else:
+            return
+        if (self.count >= self.capacity) is not self.is_full:
+            self._turn()
+        self.reader.on_item(item)
 
     def end(self) -> None:
         """No more items will come. An unfinished item ends with it."""
@@ -168,12 +177,14 @@ class Channel:
 
     def _add(self, count: int) -> None:
         self.count += count
-        full = self.count >= self.capacity and self.mode != VALUE
-        if full == self.is_full:
-            return
-        self.is_full = full
+        if (self.count >= self.capacity) is not self.is_full:
+            self._turn()
+
+    def _turn(self) -> None:
+        """Tells the writer that the channel has become full, or has room again."""
+        self.is_full = not self.is_full
         if self.writer is not None:
-            if full:
+            if self.is_full:
                 self.writer.on_full()
             else:
                 self.writer.on_room()
@@ -250,3 +261,22 @@ class Channel:
         elif is_last:
             self._add(-1)
         return Window(data, item, start - first, new, last - stop, is_last)
+
+    def take_come(self, item: int) -> Window | None:
+        """All that has come of an item of a plain channel and its end if that is known; None when that is nothing."""
+        held = self.items.get(item)
+        if held is None:
+            return None
+        pieces, new, is_last = held.pieces, held.total - held.taken, held.is_ended
+        if not new and not is_last:
+            return None
+        data = pieces[0][0] if len(pieces) == 1 else concat([piece for piece, size in pieces if size], self.spec.type)
+        pieces.clear()
+        held.base = held.taken = held.total
+        if is_last:
+            held.is_whole_taken = True
+            del self.items[item]
+        self.count -= new
+        if self.is_full and self.count < self.capacity:
+            self._turn()
+        return Window(data, item, 0, new, 0, is_last)

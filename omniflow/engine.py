@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import heapq
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
-from omniflow.admission import Queue, reason_to_refuse
+from omniflow.admission import reason_to_refuse
 from omniflow.batcher import Batcher, Limits
 from omniflow.bind import Bound
-from omniflow.conductor import Conductor, describe
+from omniflow.conductor import Conductor
+from omniflow.endings import describe
 from omniflow.errors import InputError
 from omniflow.execution import Executor
 from omniflow.faults import read_faults
 from omniflow.inputs import check_inputs, check_outputs
+from omniflow.lobby import Lobby
+from omniflow.mail import Mail
 from omniflow.metrics import Metrics
 from omniflow.node import Agenda
 from omniflow.params import check_params
@@ -22,7 +23,6 @@ from omniflow.pump import Mailbox, Pump
 from omniflow.record import result_of, stall_of
 from omniflow.request import Request, Result, State
 from omniflow.rng import DERIVED, own_generator
-from omniflow.sessions import Session, Sessions
 from omniflow.stream import Ended, Piece
 from omniflow.trace import LevelEvent, Trace
 from omniflow.wiring import build
@@ -50,23 +50,18 @@ class Engine:
         self.trace = Trace([pool.name for pool in bound.pools.pools]) if trace else None
         self.agenda = Agenda(self.trace)
         self.batcher = Batcher(self.limits, self.agenda.recheck)
-        self.waiting: dict[int, Request] = {}  # those in the queue, by id
-        self.running: dict[int, Request] = {}
-        self.conductor = Conductor(self.agenda, self.batcher, self.running, self._on_end, self._on_evict)
+        self.lobby = Lobby(self.limits, self.now)
+        self.running: dict[int, Request] = {}  # those that have been let in, by id
+        self.conductor = Conductor(self.agenda, self.batcher, self.running, self._on_end, self._on_anew)
         unit_seconds = self.limits.unit_seconds
         self.faults = read_faults(faults, bound.schedule, profile=profile, unit_seconds=unit_seconds)
         self.executor = Executor(unit_seconds=unit_seconds, faults=self.faults)
         self.metrics = Metrics()
-        if self.limits.batch_invariant:
-            bound.pools.keep_exact()
-        self.queue = Queue(self.limits)
-        self.sessions = Sessions(self.limits, self.now)
+        self.mail = Mail()
         self.results: dict[int, Result] = {}
         self.num_submitted = 0
-        self._cancels: deque[int] = deque()
-        self._holds: deque[tuple[int, bool]] = deque()
         self._pump = Pump(self)
-        self._deadlines: list[tuple[float, int]] = []
+        bound.pools.prepare(is_invariant=self.limits.batch_invariant, aside_bytes=self.limits.aside_bytes)
 
     # -- what a client does ----------------------------------------------------------------------------------------
 
@@ -93,32 +88,31 @@ class Engine:
         outputs: those that are wanted, by default all; nodes that lead to no other do not run.
         Errors: InputError, BusyError.
         """
-        values = check_inputs(self.schedule, inputs)
-        own = check_params(self.schedule, params or {})
+        values, own = check_inputs(self.schedule, inputs), check_params(self.schedule, params or {})
         wanted = check_outputs(self.schedule, outputs)
-        now = self.now()
-        request = Request(
-            self.num_submitted,
-            inputs=values,
-            seed=seed,
-            generator=own_generator(rng, seed),
-            params=own,
-            submitted=now,
-            priority=priority,
-            rollout=self.profile == "rollout",
-            keep=keep,
-            listener=listener,
-            session=None if session is None else self.sessions.get(session),
-            outputs=wanted,
-        )
-        refusal = reason_to_refuse(self.schedule, deadline)
-        if refusal is None:
-            self._queue(request)
-            if deadline is not None:
-                heapq.heappush(self._deadlines, (now + deadline, request.id))
-        self.num_submitted += 1
+        with self.lobby.lock:
+            request = Request(
+                self.num_submitted,
+                inputs=values,
+                seed=seed,
+                generator=own_generator(rng, seed),
+                params=own,
+                submitted=self.now(),
+                priority=priority,
+                rollout=self.profile == "rollout",
+                keep=keep,
+                listener=listener,
+                session=None if session is None else self.lobby.sessions.get(session),
+                outputs=wanted,
+            )
+            refusal = reason_to_refuse(self.schedule, deadline)
+            if refusal is None:
+                self.lobby.enter(request)
+            self.num_submitted += 1
         if refusal is not None:
-            self.conductor.end(request, State.REFUSED, refusal)
+            self.conductor.endings.end(request, State.REFUSED, refusal)
+        elif deadline is not None:
+            self.mail.expect(request.id, request.submitted + deadline)
         return request.id
 
     def session(self) -> int:
@@ -128,18 +122,18 @@ class Engine:
         """
         if not any(node.onward for node in self.bound.nodes):
             raise InputError(f"{self.schedule.program} has no loop that keeps sessions (`session: true` in its card)")
-        return self.sessions.open().id
+        return self.lobby.sessions.open().id
 
     def close_session(self, session_id: int) -> None:
         """Ends a session and cancels its turns. Errors: InputError for one that is not open."""
-        session = self.sessions.get(session_id)
-        self.sessions.close(session)
+        session = self.lobby.sessions.get(session_id)
+        self.lobby.sessions.close(session)
         for request in list(session.turns):
             self.cancel(request.id)
 
     def cancel(self, request_id: int) -> None:
         """Ends a request at the next unit boundary; one that has ended stays as it is."""
-        self._cancels.append(request_id)
+        self.mail.cancel(request_id)
 
     def result(self, request_id: int) -> Result | None:
         """The result of a request that has ended, handed out once; None before."""
@@ -198,7 +192,7 @@ class Engine:
 
     def post_hold(self, request_id: int, *, is_held: bool) -> None:
         """The same from another thread: it takes effect at the next step."""
-        self._holds.append((request_id, is_held))
+        self.mail.hold(request_id, is_held=is_held)
 
     def invalidate(self, component: str) -> None:
         """A component's weights are not what they were: what was kept of what it gave is dropped, and of nothing else.
@@ -212,7 +206,7 @@ class Engine:
     @property
     def is_idle(self) -> bool:
         """Whether no request waits or runs."""
-        return not self.waiting and not self.running
+        return not self.lobby.waiting and not self.running
 
     @property
     def live(self) -> int:
@@ -225,12 +219,12 @@ class Engine:
         held = sum(channel.recount() for run in runs for channels in run.inputs.values() for channel in channels)
         ready = sum(len(group.units) for group in self.batcher.groups.values())
         ready += sum(len(request.memories) for request in self.running.values())
-        return lanes + held + ready + self.conductor.num_roomless + self.bound.pools.live
+        return lanes + held + ready + self.conductor.rooms.num_waiting + self.bound.pools.live
 
     @property
     def kept(self) -> int:
         """What outlives requests, counted anew: memories of sessions, finished sequences, features."""
-        return self.sessions.num_memories + self.bound.stores.num_kept
+        return self.lobby.sessions.num_memories + self.bound.stores.num_kept
 
     def now(self) -> float:
         """Seconds since the engine was made."""
@@ -256,87 +250,61 @@ class Engine:
         return True
 
     def _tick(self) -> None:
-        """Sets the clock that everything in this step goes by."""
+        """Sets the clock that everything goes by until the next tick."""
         self.agenda.clock = clock = self.agenda.now()
         if self.trace is not None:
             used = tuple(pool.live for pool in self.bound.pools.pools)
-            self.trace.levels.append(LevelEvent(clock, len(self.waiting), len(self.running), used))
+            self.trace.levels.append(LevelEvent(clock, len(self.lobby.waiting), len(self.running), used))
 
     def _hear(self) -> None:
         """Cancels, deadlines, clients that read again, and calls that come back late."""
         self._tick()
-        self.sessions.expire()
+        self.lobby.sessions.expire()
         if self.executor.stuck:
-            self.conductor.come_back(self.executor.come_back())
-        while self._holds:
-            request_id, is_held = self._holds.popleft()
+            self.conductor.endings.come_back(self.executor.come_back())
+        if self.mail.has_come(self.agenda.clock):
+            self._read(self.agenda.clock)
+
+    def _read(self, now: float) -> None:
+        for request_id, is_held in self.mail.holds():
             self.hold(request_id, is_held=is_held)
-        while self._cancels:
-            request = self._find(self._cancels.popleft())
+        for request_id, reason in self.mail.ends(now):
+            request = self.running.get(request_id) or self.lobby.waiting.get(request_id)
             if request is not None:
-                self.conductor.end(request, State.CANCELLED)
-        while self._deadlines and self._deadlines[0][0] <= self.agenda.clock:
-            request = self._find(heapq.heappop(self._deadlines)[1])
-            if request is not None:
-                self.conductor.end(request, State.CANCELLED, "its deadline passed")
+                self.conductor.endings.end(request, State.CANCELLED, reason)
 
     def _admit(self) -> None:
         """As many at once as the limits allow."""
-        while self.queue.num_ready and len(self.running) < self.limits.running:
-            request = self.queue.take()
-            del self.waiting[request.id]
+        while self.lobby.queue.num_ready and len(self.running) < self.limits.running:
+            request = self.lobby.take()
             request.state = State.RUNNING
             request.started = self.agenda.clock if request.started is None else request.started
             self.running[request.id] = request
             try:
                 build(request, self.bound, self.agenda, self.faults)
             except ValueError as error:
-                self.conductor.end(request, State.FAILED, describe(error))
+                self.conductor.endings.end(request, State.FAILED, describe(error))
             else:
                 if not request.runs:
-                    self.conductor.end(request, State.DONE)
+                    self.conductor.endings.end(request, State.DONE)
 
     def _settle(self) -> bool:
         """Nothing is ready: who waits for nobody outside waits for ever, so it fails and says for what."""
         stalled = [request for request in self.running.values() if not request.is_held_back]
-        if self.conductor.relieve(stalled):
+        if self.conductor.preemption.relieve(stalled):
             return True
         for request in stalled:
-            self.conductor.end(request, State.FAILED, stall_of(request))
-        return bool(stalled)
+            self.conductor.endings.end(request, State.FAILED, stall_of(request))
+        return bool(stalled or (self.lobby.queue.num_ready and len(self.running) < self.limits.running))
 
-    def _queue(self, request: Request) -> None:
-        """Lets a request wait: for its place, and a turn for those of its session before it. Errors: BusyError."""
-        with self.sessions.lock:
-            session = request.session
-            self.queue.put(request, is_parked=session is not None and bool(session.turns))
-            self.waiting[request.id] = request
-            if session is not None:
-                self.sessions.join(session, request)
-
-    def _end_turn(self, request: Request, session: Session) -> None:
-        """The session has what the turn leaves, if it is done, and its next turn may start."""
-        with self.sessions.lock:
-            if request in session.turns:
-                following = self.sessions.leave(session, request, is_done=request.state is State.DONE)
-                if following is not None:
-                    self.queue.unpark(following)
-
-    def _find(self, request_id: int) -> Request | None:
-        return self.running.get(request_id) or self.waiting.get(request_id)
-
-    def _on_evict(self, request: Request) -> None:
-        """A request that gave its room to a higher priority waits again."""
+    def _on_anew(self, request: Request) -> None:
+        """A request that gave its room to another begins anew: it waits again."""
         del self.running[request.id]
-        self.waiting[request.id] = request
-        self.queue.put_back(request)
+        self.lobby.put_back(request)
 
     def _on_end(self, request: Request) -> None:
         """Keeps a request's result for who asks for it."""
         self.running.pop(request.id, None)
-        if self.waiting.pop(request.id, None) is not None:
-            self.queue.remove(request)
-        if request.session is not None:
-            self._end_turn(request, request.session)
+        self.lobby.leave(request)
         self.metrics.end(request)
         self.results[request.id] = result_of(request, self.schedule)

@@ -10,10 +10,12 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+import torch
 
 from omniflow.faults import Faults
-from omniflow.loops.base import BadResult, Loop, Result, Unit
+from omniflow.loops.base import BadResult, Result, Unit
 
 
 class Outcome(NamedTuple):
@@ -37,6 +39,7 @@ class Executor:
         self.unit_seconds = unit_seconds
         self.faults = faults
         self.stuck: list[tuple[SimpleQueue[Answer], Sequence[Unit]]] = []
+        self._inference = torch.inference_mode()  # of the engine's own thread; making one takes as long as a small op
         self._calls: SimpleQueue[tuple[Callable[[], Sequence[Result]], SimpleQueue[Answer]]] | None = None
 
     def run(self, units: Sequence[Unit]) -> Outcome:
@@ -65,11 +68,14 @@ class Executor:
             return _bad(error)
 
     def _call(self, units: Sequence[Unit]) -> Sequence[Result | BadResult]:
-        loop, expert = _runner(units[0])
+        first = units[0]
+        bound = first.lane.node.bound
+        loop, expert = bound.loop, bound.expert if first.expert is None else first.expert
         if self.faults.on_nodes:
             self.faults.strike(units, self.unit_seconds)
         if self.unit_seconds is None:
-            results = loop.execute(expert, units)
+            with self._inference:
+                results = loop.execute(expert, units)
         else:
             results = self._call_within(lambda: loop.execute(expert, units), units, self.unit_seconds)
         if len(results) != len(units):
@@ -102,7 +108,8 @@ def _serve(calls: SimpleQueue[tuple[Callable[[], Sequence[Result]], SimpleQueue[
     while True:
         call, answer = calls.get()
         try:
-            answer.put((call(), None))
+            with torch.inference_mode():
+                answer.put((call(), None))
         except Exception as error:  # noqa: BLE001  handed to the engine's thread
             answer.put((None, error))
 
@@ -110,9 +117,3 @@ def _serve(calls: SimpleQueue[tuple[Callable[[], Sequence[Result]], SimpleQueue[
 def _bad(error: Exception) -> BadResult:
     text = " ".join(str(error).split()) or "no message"
     return BadResult(text if isinstance(error, Stuck) else f"{type(error).__name__}: {text}")
-
-
-def _runner(unit: Unit) -> tuple[Loop[Any], Any]:
-    """Who executes a unit, on which expert."""
-    bound = unit.lane.node.bound
-    return bound.loop, bound.expert if unit.expert is None else unit.expert

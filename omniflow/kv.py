@@ -7,6 +7,7 @@ sequences grow: an extent is as long as its sequence may become.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from mmap import mmap
@@ -122,6 +123,14 @@ class ExtentLedger:
             first, blocks = self._gaps[lo][0], self._gaps[lo][1] + blocks
         self._gaps[lo:hi] = [(first, blocks)]
 
+    def save(self, extent: Extent, num_tokens: int) -> tuple[Tensor, ...]:
+        """What the extent's first slots hold, to be restored in another one: nothing here."""
+        del extent, num_tokens
+        return ()
+
+    def restore(self, extent: Extent, saved: Sequence[Tensor]) -> None:
+        """Fills the first slots of an extent with what was saved."""
+
     def recount(self) -> Usage:
         """The usage counted again from the live extents alone, block by block.
 
@@ -172,6 +181,16 @@ class KvArena(ExtentLedger):
         old, new = slice(source.start + start, source.start + stop), slice(target.start + start, target.start + stop)
         self.keys[:, new] = self.keys[:, old]
         self.values[:, new] = self.values[:, old]
+
+    def save(self, extent: Extent, num_tokens: int) -> tuple[Tensor, ...]:
+        """Keys and values of an extent's first slots, copied to host memory."""
+        part = slice(extent.start, extent.start + num_tokens)
+        return tuple(store[:, part].to("cpu", copy=True) for store in (self.keys, self.values))
+
+    def restore(self, extent: Extent, saved: Sequence[Tensor]) -> None:
+        """Puts what was saved of an extent into the first slots of this one."""
+        for store, copy in zip((self.keys, self.values), saved, strict=True):
+            store[:, extent.start : extent.start + copy.size(1)] = copy
 
     @property
     def num_bytes(self) -> int:

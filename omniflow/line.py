@@ -26,9 +26,13 @@ class Line:
         for priority in sorted(self._lanes, reverse=True):
             yield from self._lanes[priority]
 
-    def put(self, lane: Lane) -> None:
-        """A lane has no room."""
-        self._lanes.setdefault(lane.node.request.priority, deque()).append(lane)
+    def put(self, lane: Lane, *, is_first: bool = False) -> None:
+        """A lane has no room; it stands behind all others of its priority, or before them."""
+        lanes = self._lanes.setdefault(lane.node.request.priority, deque())
+        if is_first:
+            lanes.appendleft(lane)
+        else:
+            lanes.append(lane)
 
     def goes_before(self, lane: Lane) -> bool:
         """Whether somebody here must have room before a lane that comes now."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from omniflow.loops.base import Unit
@@ -38,19 +39,42 @@ HELP = {
 GAUGES = frozenset(name for name in HELP if not name.endswith(("_total", "_sum", "_count")))
 
 
+@dataclass(slots=True)
+class Batches:
+    """Batches of one kind on one component."""
+
+    count: int = 0
+    units: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class Heard:
+    """What left by one output, and how long its first pieces took."""
+
+    elements: int = 0
+    seconds: float = 0.0
+    count: int = 0
+
+
 class Metrics:
     """Totals since the engine was made."""
 
     def __init__(self) -> None:
         self.totals: Counter[tuple[str, Labels]] = Counter()
+        self.batches: dict[tuple[str, str], Batches] = {}  # by component and kind
+        self.units: dict[tuple[str, str], int] = {}  # by kind and node
+        self.outputs: dict[str, Heard] = {}  # by name
 
     def batch(self, units: Sequence[Unit], seconds: float) -> None:
         """A batch ran."""
-        first = units[0]
-        labels = (("expert", expert_of(first)), ("kind", first.kind))
-        self.totals["omniflow_batches_total", labels] += 1
-        self.totals["omniflow_batch_units_total", labels] += len(units)
-        self.totals["omniflow_batch_seconds_total", labels] += seconds  # type: ignore[assignment]
+        key = expert_of(units[0]), units[0].kind
+        batches = self.batches.get(key)
+        if batches is None:
+            batches = self.batches[key] = Batches()
+        batches.count += 1
+        batches.units += len(units)
+        batches.seconds += seconds
 
     def end(self, request: Request) -> None:
         """A request ended."""
@@ -59,22 +83,26 @@ class Metrics:
             self.totals["omniflow_preemptions_total", ()] += request.num_evicted
             self.totals["omniflow_preempted_units_total", ()] += request.units_evicted
         for run in request.nodes:
+            node = run.bound.spec.id
             if run.count.cached:
-                self.totals["omniflow_cached_total", (("node", run.bound.spec.id),)] += run.count.cached
-            for kind, count in run.count.units.items():
-                self.totals["omniflow_units_total", (("kind", kind), ("node", run.bound.spec.id))] += count
+                self.totals["omniflow_cached_total", (("node", node),)] += run.count.cached
+            for (_, kind), spent in run.count.spent.items():
+                self.units[kind, node] = self.units.get((kind, node), 0) + spent.units
         for name, outlet in request.outlets.items():
-            labels = (("output", name),)
-            self.totals["omniflow_output_elements_total", labels] += outlet.num_elements
+            heard = self.outputs.get(name)
+            if heard is None:
+                heard = self.outputs[name] = Heard()
+            heard.elements += outlet.num_elements
             if outlet.first is not None:
-                waited = outlet.first - request.submitted
-                self.totals["omniflow_first_output_seconds_sum", labels] += waited  # type: ignore[assignment]
-                self.totals["omniflow_first_output_seconds_count", labels] += 1
+                heard.seconds += outlet.first - request.submitted
+                heard.count += 1
 
     def render(self, engine: Engine) -> str:
         """The text format of Prometheus, with the engine's gauges as they are now."""
         totals = dict(self.totals)  # a copy: another thread may be stepping
         samples: list[tuple[str, Labels, float]] = [(name, labels, n) for (name, labels), n in totals.items()]
+        samples += self._batches()
+        samples += self._requests()
         samples += _gauges(engine)
         lines = []
         for name in HELP:
@@ -85,11 +113,28 @@ class Metrics:
                 lines += [f"{name}{_braces(labels)} {value:.10g}" for labels, value in found]
         return "\n".join(lines) + "\n"
 
+    def _batches(self) -> Iterator[tuple[str, Labels, float]]:
+        for (expert, kind), batches in list(self.batches.items()):
+            labels = (("expert", expert), ("kind", kind))
+            yield "omniflow_batches_total", labels, batches.count
+            yield "omniflow_batch_units_total", labels, batches.units
+            yield "omniflow_batch_seconds_total", labels, batches.seconds
+
+    def _requests(self) -> Iterator[tuple[str, Labels, float]]:
+        for (kind, node), count in list(self.units.items()):
+            yield "omniflow_units_total", (("kind", kind), ("node", node)), count
+        for name, heard in list(self.outputs.items()):
+            labels = (("output", name),)
+            yield "omniflow_output_elements_total", labels, heard.elements
+            if heard.count:
+                yield "omniflow_first_output_seconds_sum", labels, heard.seconds
+                yield "omniflow_first_output_seconds_count", labels, heard.count
+
 
 def _gauges(engine: Engine) -> list[tuple[str, Labels, float]]:
     found: list[tuple[str, Labels, float]] = [
-        ("omniflow_queue_depth", (), len(engine.queue)),
-        ("omniflow_queue_bytes", (), engine.queue.num_bytes),
+        ("omniflow_queue_depth", (), len(engine.lobby.queue)),
+        ("omniflow_queue_bytes", (), engine.lobby.queue.num_bytes),
         ("omniflow_requests_running", (), len(engine.running)),
     ]
     for name, cache in engine.bound.stores.features.items():

@@ -57,7 +57,9 @@ class Agenda:
 class Lane:
     """One item of one node in work; nodes without `each` have a single one."""
 
-    __slots__ = ("has_begun", "held", "is_over", "is_queued", "is_stuck", "item", "node", "state", "unit", "waits_on")
+    __slots__ = (
+        "has_news", "has_room", "held", "is_over", "is_queued", "is_stuck", "item", "node", "state", "unit", "waits_on",
+    )  # fmt: skip
 
     def __init__(self, node: NodeRun, item: int) -> None:
         self.node = node
@@ -65,7 +67,8 @@ class Lane:
         self.state: Any = None
         self.unit: Unit | None = None
         self.waits_on: str | None = None
-        self.has_begun = False  # it has had a unit
+        self.has_news = False  # something came while its unit was out
+        self.has_room = False  # it has had a unit, and nobody has taken the room in its expert's cache since
         self.is_queued = False
         self.is_over = False
         self.is_stuck = False  # a call that has not come back may still touch its state
@@ -128,7 +131,9 @@ class NodeRun:
             self.agenda.nodes.append(self)
 
     def wake_lane(self, lane: Lane) -> None:
-        if lane.unit is None and not lane.is_queued and not lane.is_over:
+        if lane.unit is not None:
+            lane.has_news = True
+        elif not lane.is_queued and not lane.is_over:
             lane.is_queued = True
             self.agenda.lanes.append(lane)
 
@@ -136,13 +141,15 @@ class NodeRun:
 
     def open_lanes(self) -> None:
         """Starts every item that can start. Errors: ValueError when item streams that belong together differ."""
-        waits_for_all = self.request.generator is not None  # so that draws are made node after node
-        channels = [ch for chs in self.inputs.values() for ch in chs]
-        if not all(ch.is_ended for ch in channels if waits_for_all or ch.mode == VALUE):
+        if not self.each and self.next_item:
             return
+        waits_for_all = self.request.generator is not None  # so that draws are made node after node
+        for channels in self.inputs.values():
+            for ch in channels:
+                if not ch.is_ended and (waits_for_all or ch.mode == VALUE):
+                    return
         if not self.each:
-            if self.next_item == 0:
-                self._open(0)
+            self._open(0)
             return
         while self.num_full == 0 and self.next_item < self.head + self.bound.loop.lanes and self._has_next():
             self._open(self.next_item)
@@ -174,7 +181,7 @@ class NodeRun:
                 params=self.request.params_of(spec),
                 rng=Source(self.request.seed_of(spec), spec.id, item, shared=self.request.generator),
                 wanted=self.bound.wanted,
-                bound=self.request.bound_of(spec),
+                bound=self.request.bound_of(spec) if spec.lengths else None,
                 rollout=self.request.rollout,
                 owner=self.request.id,
                 gathers=self._num_gathered(),
@@ -186,8 +193,10 @@ class NodeRun:
         self.wake_lane(lane)
 
     def _num_gathered(self) -> int:
-        """Caches of this node's expert that the request hands on."""
+        """Caches of this node's expert that the request hands on; counted where this is one of them."""
         expert = self.bound.expert
+        if "kv" not in self.bound.wanted:
+            return 0
         return sum("kv" in run.bound.wanted and run.bound.expert is expert for run in self.request.nodes)
 
     def _collect(self, item: int) -> tuple[dict[str, Value], dict[str, Stream]]:
@@ -211,30 +220,33 @@ class NodeRun:
         if self.each and lane.item != self.head:
             lane.held.extend(emits)
             return
+        emitted = self.count.emitted
         for port, data, ends_item, ends_port in emits:
-            self._put(port, data, ends_item, lane.item)
+            size = len(data) if type(data) is str else length(data)
+            emitted[port] = emitted.get(port, 0) + size
+            outputs = self.outputs.get(port)
+            if outputs is None:
+                continue
+            item = lane.item if self.each else 0 if port not in self.bound.starred else self._place(port, ends_item)
+            for output in outputs:
+                output.put(data, item, ends_item, size)
+            if self.agenda.trace is not None:
+                self._trace(self.agenda.trace, outputs, item, size, ends_item)
             if ends_port and not self.each:
-                for output in self.outputs.get(port, ()):
+                for output in outputs:
                     output.end()
 
-    def _put(self, port: str, data: Value, ends_item: bool, item: int) -> None:
-        outputs = self.outputs.get(port)
-        if outputs is None:
-            return
-        if not self.each:
-            item = 0
-            if port in self.bound.starred:
-                item = self.out_item.get(port, 0)
-                if ends_item:
-                    self.out_item[port] = item + 1
-        size = length(data)
-        self.count.emitted[port] = self.count.emitted.get(port, 0) + size
-        trace = self.agenda.trace
+    def _place(self, port: str, ends_item: bool) -> int:
+        """The item of a starred port that a piece belongs to."""
+        item = self.out_item.get(port, 0)
+        if ends_item:
+            self.out_item[port] = item + 1
+        return item
+
+    def _trace(self, trace: Trace, outputs: Sequence[Sink], item: int, size: int, ends_item: bool) -> None:
         for output in outputs:
-            output.put(data, item, ends_item, size)
-            if trace is not None:
-                event = TransferEvent(self.agenda.clock, self.request.id, output.id, item, size, ends_item)
-                trace.transfers.append(event)
+            event = TransferEvent(self.agenda.clock, self.request.id, output.id, item, size, ends_item)
+            trace.transfers.append(event)
 
     def close_lane(self, lane: Lane) -> None:
         """An item is through: later ones that are through as well leave behind it, and the next may flow."""
@@ -256,9 +268,9 @@ class NodeRun:
 
     @property
     def may_hold_cache(self) -> bool:
-        """Whether a sequence of its expert is open for it, or a cache that it has handed on."""
-        has_begun = self.count.num_units > 0 or any(lane.unit is not None for lane in self.lanes.values())
-        return has_begun and (not self.is_finished or "kv" in self.bound.wanted)
+        """Whether a sequence of its expert has room for it, or a cache that it has handed on."""
+        hands_on = "kv" in self.bound.wanted and self.count.num_units > 0
+        return hands_on or any(lane.has_room for lane in self.lanes.values())
 
     def note(self, lane: Lane) -> None:
         """Keeps an item's behaviour record for the request."""

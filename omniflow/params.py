@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from omniflow.errors import InputError
+from omniflow.promises import broken_promise
 from omniflow_compiler.attributes import convert_attribute
 from omniflow_compiler.expressions import Expression, ExpressionError
 from omniflow_compiler.library.library import BUILT_IN
@@ -22,7 +23,8 @@ TEXTS = frozenset({"text", "bytes"})  # types that are written as they are
 def check_params(schedule: Schedule, given: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """`node.attribute` (`node.loop.attribute` of an inner loop, `node.seed`) to value, as attributes by node.
 
-    Errors: InputError listing every name that is not there and every value that does not fit its declaration.
+    Errors: InputError listing every name that is not there, every value that does not fit its declaration, and every
+    list that lets ids through which the program was compiled to never see.
     """
     known = known_params(schedule)
     found: dict[str, dict[str, Any]] = {}
@@ -33,9 +35,13 @@ def check_params(schedule: Schedule, given: Mapping[str, Any]) -> dict[str, dict
             continue
         node, name, attribute = known[key]
         try:
-            found.setdefault(node.id, {})[name] = _fitting(node, attribute, value)
+            found.setdefault(node.id, {})[name] = fitting = _fitting(node, attribute, value)
         except ValueError as error:
             problems.append(f"param {key} {error} ({node.place} has the node)")
+            continue
+        broken = broken_promise(schedule, node, name, fitting)
+        if broken is not None:
+            problems.append(f"param {key} {broken}")
     if problems:
         raise InputError("; ".join(problems))
     return found

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from torch import Tensor
 
 from omniflow.caches import Origin
-from omniflow.kv import ExtentLedger
+from omniflow.kv import Extent, ExtentLedger
 from omniflow.prefixes import ID_BYTES, Prefixes
 from omniflow.roles import Autoregressor, Forks, SequenceState
 
@@ -20,6 +20,26 @@ class Pooled(Protocol):
 
     @property
     def arena(self) -> ExtentLedger: ...
+
+
+@runtime_checkable
+class Movable(Protocol):
+    """A sequence whose cache is an extent of its expert's arena, wherever in it that lies."""
+
+    extent: Extent
+
+
+class Aside(NamedTuple):
+    """A sequence that has no room for the time being: what it had cached, and how much room it needs again."""
+
+    sequence: SequenceState
+    saved: tuple[Tensor, ...]
+    num_tokens: int
+
+    @property
+    def num_bytes(self) -> int:
+        """Host memory that it takes."""
+        return sum(tensor.numel() * tensor.element_size() for tensor in self.saved)
 
 
 class NeverFits(ValueError):
@@ -79,12 +99,15 @@ class Pool:
         self.name = name
         self.expert = expert
         self.reuse = reuse
+        self.arena = expert.arena if isinstance(expert, Pooled) else None  # which counts for itself
         self.turns = Turns()
+        self.aside_bytes = 1 << 30  # the most host memory for what is set aside
         self._open: dict[int, SequenceState] = {}
+        self._aside: dict[int, Aside] = {}  # of open sequences, by identity
 
     @property
     def live(self) -> int:
-        """Sequences that are open."""
+        """Sequences that are open, with room or without."""
         return len(self._open)
 
     @property
@@ -95,14 +118,14 @@ class Pool:
     @property
     def num_used(self) -> int | None:
         """Tokens of cache that are leased; None for an expert that does not tell."""
-        arena = self.expert.arena if isinstance(self.expert, Pooled) else None
+        arena = self.arena
         return None if arena is None else (arena.num_blocks - arena.num_free_blocks) * arena.block_tokens
 
     def open(self, conditions: Mapping[str, Tensor], *, max_positions: int) -> SequenceState | None:
         """A sequence, or None while others hold the room. Errors: NeverFits when no others do."""
-        arena = self.expert.arena if isinstance(self.expert, Pooled) else None
-        if arena is not None and max_positions > arena.num_tokens:
-            raise NeverFits(f"it needs {max_positions} positions and the cache of {self.name} has {arena.num_tokens}")
+        if self.arena is not None and max_positions > self.arena.num_tokens:
+            have = self.arena.num_tokens
+            raise NeverFits(f"it needs {max_positions} positions and the cache of {self.name} has {have}")
         sequence = self.expert.open(conditions, max_positions=max_positions)
         while sequence is None and self._make_room():
             sequence = self.expert.open(conditions, max_positions=max_positions)
@@ -111,6 +134,40 @@ class Pool:
         elif not self._open:
             raise NeverFits(f"it needs {max_positions} positions, more than the empty cache of {self.name} gives")
         return sequence
+
+    def is_here(self, sequence: SequenceState) -> bool:
+        """Whether a sequence has its room."""
+        return not self._aside or id(sequence) not in self._aside
+
+    def set_aside(self, sequence: SequenceState) -> bool:
+        """Copies what a sequence has cached to host memory and gives its room back; whether that was possible."""
+        arena = self.arena
+        if arena is None or not isinstance(sequence, Movable):
+            return False
+        extent = sequence.extent
+        aside = Aside(sequence, arena.save(extent, sequence.num_cached), extent.num_tokens)
+        if aside.num_bytes + sum(other.num_bytes for other in self._aside.values()) > self.aside_bytes:
+            return False
+        if self.reuse is not None:
+            self.reuse.prefixes.forget(sequence)
+        arena.free(extent)
+        self._aside[id(sequence)] = aside
+        return True
+
+    def bring_back(self, sequence: SequenceState) -> bool:
+        """Gives a sequence room again, filled as it was; False while others hold the room."""
+        arena, aside = self.arena, self._aside[id(sequence)]
+        assert arena is not None
+        assert isinstance(sequence, Movable)
+        extent = arena.lease(aside.num_tokens)
+        while extent is None and self._make_room():
+            extent = arena.lease(aside.num_tokens)
+        if extent is None:
+            return False
+        arena.restore(extent, aside.saved)
+        sequence.extent = extent
+        del self._aside[id(sequence)]
+        return True
 
     def touch(self, ids: bytes) -> None:
         """A prompt waits to be read: what it may begin with is the last to make room."""
@@ -163,16 +220,19 @@ class Pool:
     def close(self, sequence: SequenceState) -> None:
         """Gives a sequence back. Errors: PoolError when it is not open."""
         self._take(sequence)
+        if self._aside.pop(id(sequence), None) is not None:
+            return  # it holds nothing that its expert knows of
         if self.reuse is not None:
             self.reuse.prefixes.forget(sequence)
         self.expert.close(sequence)
 
     def check(self) -> None:
         """Recounts. Errors: PoolError when the expert's ledger holds more or fewer sequences than are open."""
-        if isinstance(self.expert, Pooled):
-            usage, recount = self.expert.arena.usage(), self.expert.arena.recount()
-            if usage != recount or recount.num_live != self.live + self.num_kept:
-                held = f"{self.live} open sequences and {self.num_kept} kept"
+        if self.arena is not None:
+            usage, recount = self.arena.usage(), self.arena.recount()
+            with_room = self.live - len(self._aside)
+            if usage != recount or recount.num_live != with_room + self.num_kept:
+                held = f"{with_room} open sequences with room and {self.num_kept} kept"
                 raise PoolError(f"{self.name}: {held}, ledger says {usage}, recounted {recount}")
 
 
@@ -192,10 +252,11 @@ class Pools:
         """Finished sequences that are kept, of all experts."""
         return sum(pool.num_kept for pool in self.pools)
 
-    def keep_exact(self) -> None:
-        """From now on sequences begin as others did only where that changes no bit."""
+    def prepare(self, *, is_invariant: bool, aside_bytes: int) -> None:
+        """Takes an engine's limits. is_invariant: sequences begin as others did only where that changes no bit."""
         for pool in self.pools:
-            if pool.reuse is not None and not pool.reuse.expert.is_exact:
+            pool.aside_bytes = aside_bytes
+            if is_invariant and pool.reuse is not None and not pool.reuse.expert.is_exact:
                 pool.reuse = None
 
     def check(self) -> None:

@@ -81,7 +81,7 @@ def _node(run: NodeRun, submitted: float) -> dict[str, Any]:
     count = run.count
     return {
         "place": str(run.bound.spec.place),
-        "units": dict(count.units),
+        "units": count.units,
         "spent": [
             {"expert": expert, "kind": kind, "units": spent.units, "seconds": round(spent.seconds, 6)}
             for (expert, kind), spent in sorted(count.spent.items())

@@ -95,23 +95,37 @@ class Request:
         self.num_open = 0  # nodes that have not finished
         self.outlets: dict[str, Outlet] = {}
         self.errors: dict[str, str] = {}  # of nodes that failed, the first one first
-        self.num_evicted = 0  # how often it gave its room to a higher priority
+        self.num_evicted = 0  # how often it gave up room in a cache
+        self.units_then = 0  # how many units it had run when it did so last
         self.is_spared = False  # it waited so long for its room that nobody takes it away again
         self.units_evicted = 0  # units that were computed in vain
         self.behaviour: dict[str, list[Any]] = {}
 
-    def is_evictable(self, expert: Any) -> bool:
-        """Whether it may hold sequences of that expert and can give them back; nobody begins anew for ever."""
-        if self.session is not None or self.is_spared or self.num_evicted >= MAX_EVICTED:
+    def is_evictable(self, expert: Any, *, is_stalled: bool = False) -> bool:
+        """Whether it may hold sequences of that expert and can give them back; nobody has to for ever.
+
+        Where all is stalled it may have to again each time that it has come further.
+        """
+        is_done = self.num_evicted >= MAX_EVICTED and not (is_stalled and self.num_units > self.units_then)
+        if self.session is not None or self.is_spared or is_done:
             return False
         if any(lane.is_stuck for run in self.nodes for lane in run.lanes.values()):
             return False
         return any(run.bound.expert is expert and run.may_hold_cache for run in self.nodes)
 
+    @property
+    def num_units(self) -> int:
+        """Units that have run, of all its nodes."""
+        return sum(run.count.num_units for run in self.nodes)
+
+    def give_way(self) -> None:
+        """It loses room to another request, or to itself."""
+        self.num_evicted += 1
+        self.units_then = max(self.units_then, self.num_units)
+
     def begin_anew(self) -> None:
         """Back to where it was submitted; what clients have been told stays told."""
-        self.num_evicted += 1
-        self.units_evicted += sum(run.count.num_units for run in self.nodes)
+        self.units_evicted += self.num_units
         self.state = State.QUEUED
         self.runs, self.num_open, self.behaviour, self.errors = {}, 0, {}, {}
         if self.generator is not None:

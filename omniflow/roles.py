@@ -22,9 +22,11 @@ class SequenceState:
     num_cached: int = 0  # tokens whose keys and values are cached
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class TokenRows:
     """One sequence's share of a step: `n` new positions, as ids or as embeddings (exactly one of the two).
+
+    Nobody changes one; it is not frozen because making one per token and step would cost several times as much.
 
     ids: int64 [n]; embeds: [n, D]; positions: int64 [n] or [axes, n], None for num_cached .. num_cached + n.
     """
@@ -38,7 +40,7 @@ class TokenRows:
     wants_embeds: bool = False  # input embeddings of all n positions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class StepResult:
     """logits: float32 [V] of the last position; hidden: [n, D]; embeds: [n, D]; taps: named hidden states [n, D].
 

@@ -68,16 +68,14 @@ class Spent:
 
 @dataclass(slots=True)
 class NodeCount:
-    """One node of one request: units by kind, its share of their batches' seconds, what left, how its loops ended.
+    """One node of one request: what its units were and took, what left, how its loops ended.
 
     Times are the engine's.
     """
 
-    units: Counter[str] = field(default_factory=Counter)
     spent: dict[tuple[str, str], Spent] = field(default_factory=dict)  # by component and kind
     num_units: int = 0
     cached: int = 0  # tokens (of an encoder: items) that were found done before
-    seconds: float = 0.0
     emitted: dict[str, int] = field(default_factory=dict)  # elements by output port
     items: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
@@ -91,15 +89,27 @@ class NodeCount:
             spent = self.spent[expert, kind] = Spent()
         spent.units += 1
         spent.seconds += seconds
-        self.cached += cached
+        if cached:
+            self.cached += cached
         index = self.num_units
         self.num_units = index + 1
-        self.units[kind] += 1
-        self.seconds += seconds
         if index == 0:
             self.first = now
         self.last = now
         return index
+
+    @property
+    def units(self) -> dict[str, int]:
+        """Units by kind."""
+        found: dict[str, int] = {}
+        for (_, kind), spent in self.spent.items():
+            found[kind] = found.get(kind, 0) + spent.units
+        return found
+
+    @property
+    def seconds(self) -> float:
+        """Its share of its batches' seconds."""
+        return sum(spent.seconds for spent in self.spent.values())
 
 
 def chrome_trace(trace: Trace, schedule: Schedule) -> str:

@@ -65,10 +65,13 @@ class Unit:
 
     `size` is how many tokens (frames, rows) it would like to compute, of which the batcher grants `grant`: all of them
     unless the unit is `divisible` and the batch is full. `cached` is how many (or how many items) it found done by
-    another unit before. `expert` is set when it is not the node's own.
+    another unit before. `expert` is set when it is not the node's own. `rests_on` is the port at which the state waits
+    once the unit has run, unless something new has come there: it need not be asked before that.
     """
 
-    __slots__ = ("cached", "divisible", "expert", "grant", "key", "kind", "lane", "payload", "size", "state")
+    __slots__ = (
+        "cached", "divisible", "expert", "grant", "key", "kind", "lane", "payload", "rests_on", "size", "state",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -88,6 +91,7 @@ class Unit:
         self.divisible = divisible
         self.grant = size
         self.cached = 0
+        self.rests_on: str | None = None
         self.expert: Any = None
         self.lane: Any = None  # set by the engine: whose unit this is
 
@@ -95,10 +99,11 @@ class Unit:
 class Stream:
     """An input port that is taken window by window: one item, or item after item of a starred channel (`walks`)."""
 
-    __slots__ = ("channel", "is_over", "item", "port", "walks")
+    __slots__ = ("channel", "is_over", "item", "port", "wait", "walks")
 
     def __init__(self, port: str, channel: Channel, item: int, *, walks: bool) -> None:
         self.port = port
+        self.wait = Wait(port)
         self.channel = channel
         self.item = item
         self.walks = walks
@@ -126,15 +131,29 @@ class Stream:
         """Whether all of the item is there (it may still have to be taken)."""
         return self.is_over or self.channel.is_item_ended(self.item)
 
+    def next(self) -> Window | None:
+        """The next window, or None where `ready` gives None."""
+        if self.channel.is_plain and not self.is_over:
+            window = self.channel.take_come(self.item)
+            if window is not None:
+                if window.is_last:
+                    self._end_item()
+                return window
+        count = self.ready()
+        return None if count is None else self.take(count)
+
     def take(self, new: int) -> Window:
         """The next `new` elements with the edge's context around them."""
         window = self.channel.take(self.item, new)
         if window.is_last:
-            if self.walks:
-                self.item += 1
-            else:
-                self.is_over = True
+            self._end_item()
         return window
+
+    def _end_item(self) -> None:
+        if self.walks:
+            self.item += 1
+        else:
+            self.is_over = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +163,7 @@ class Start:
     values: finished inputs by port (a tuple of values for variadic ports); absent optional ports are missing.
     streams: inputs that are taken piece by piece. params: the node's attributes with the request's own on top.
     wanted: output ports that somebody reads. rollout: whether behaviour is recorded. owner: the request's number.
-    gathers: caches of the expert that the request hands on.
+    gathers: caches of the expert that the request hands on, 0 for a loop that hands on none.
     memory: what the turn before has left to this loop. goes_on: whether a loop behind has something of the turn before.
     """
 
@@ -186,7 +205,7 @@ class Loop(ABC, Generic[S]):
 
     @abstractmethod
     def execute(self, expert: Any, units: Sequence[Unit]) -> Sequence[Result | BadResult]:
-        """One batched call of the expert; result i belongs to unit i."""
+        """One batched call of the expert, under torch's inference mode; result i belongs to unit i."""
 
     @abstractmethod
     def advance(self, state: S, result: Result) -> Sequence[Emit]:
@@ -206,6 +225,14 @@ class Loop(ABC, Generic[S]):
         """What a finished state leaves to the next turn, when its node keeps sessions; called before `release`."""
         del state
         return None
+
+    def set_aside(self, state: S) -> bool:
+        """Gives the room that the state holds in its expert's cache back until `next` takes it again; whether it could.
+
+        Called between batches for a state without room elsewhere. What is cached must come back as it was.
+        """
+        del state
+        return False
 
     def release(self, state: S) -> None:
         """Gives back what the state holds; called exactly once, also after cancel and failure."""

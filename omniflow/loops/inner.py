@@ -9,8 +9,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from omniflow.loops.ar_decode import ARDecode, Decoding, Step
+from omniflow.loops.ar_decode import ARDecode
 from omniflow.loops.base import BadResult, Done, Emit, Loop, Start, Unit, Wait
+from omniflow.loops.decoding import Decoding, Step
 from omniflow.roles import Autoregressor
 from omniflow_compiler.schedule import Inner
 
@@ -126,6 +127,10 @@ class NestedDecode(Loop[Nested]):
     def behaviour(self, state: Nested) -> Mapping[str, Any]:
         """The outer loop's record, the frames, and the log-probabilities of the inner tokens, a row per frame."""
         return {**self.outer.behaviour(state.outer), "codes": state.codes, "inner_logprobs": state.logprobs}
+
+    def set_aside(self, state: Nested) -> bool:
+        """The outer sequence; the inner run, on its own expert, goes on to the end of its frame."""
+        return self.outer.set_aside(state.outer)
 
     def release(self, state: Nested) -> None:
         """Closes both sequences."""

@@ -6,26 +6,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import torch
-
 from omniflow.channel import Window
 from omniflow.loops.base import BadResult, Done, Emit, Loop, Start, Stream, Unit, Wait
 from omniflow.ops.base import Call, Op
-from omniflow.rng import Source
-from omniflow.values import Value
 from omniflow_compiler.schedule import Node
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Running:
-    """One request's (or item's) run of an op."""
+    """One request's (or item's) run of an op: its call and its unit, the same ones every time with other windows."""
 
-    values: Mapping[str, Value]
     streams: tuple[Stream, ...]
-    params: Mapping[str, Any]
-    rng: Source
-    memory: Any
-    goes_on: bool
+    call: Call
+    unit: Unit
     is_done: bool = False
 
 
@@ -45,15 +38,19 @@ class RunOp(Loop[Running]):
 
     def init(self, start: Start) -> Running:
         """Fresh memory."""
-        memory = self.op.memory() if self.op.memory else None
-        return Running(
+        call = Call(
             values=start.values,
-            streams=tuple(start.streams.values()),
+            windows={},
             params=start.params,
+            component=self.component,
+            memory=self.op.memory() if self.op.memory else None,
+            is_end=False,
             rng=start.rng,
-            memory=memory,
             goes_on=start.goes_on,
         )
+        unit = Unit("op", self.key, None, payload=call)
+        state = unit.state = Running(streams=tuple(start.streams.values()), call=call, unit=unit)
+        return state
 
     def next(self, state: Running) -> Unit | Wait | Done:
         """A call for what has come. Errors: ValueError when streams that belong together differ in length."""
@@ -63,11 +60,11 @@ class RunOp(Loop[Running]):
             return self._unit(state, {}, is_end=True)
         if len(state.streams) == 1:
             stream = state.streams[0]
-            count = stream.ready()
-            if count is None:
-                return self._unit(state, {}, is_end=True) if stream.is_over else Wait(stream.port)
-            window = stream.take(count)
-            return self._unit(state, {stream.port: window}, is_end=stream.is_over)
+            window = stream.next()
+            if window is None:
+                return self._unit(state, {}, is_end=True) if stream.is_over else stream.wait
+            rests_on = None if window.is_last or stream.available() else stream.port
+            return self._unit(state, {stream.port: window}, is_end=stream.is_over, rests_on=rests_on)
         return self._next_aligned(state)
 
     def _next_aligned(self, state: Running) -> Unit | Wait:
@@ -79,7 +76,7 @@ class RunOp(Loop[Running]):
             if count is not None:
                 counts.append(count)
             elif not stream.is_over:
-                return Wait(stream.port)
+                return stream.wait
         ends = [_is_exhausted(stream) for stream in state.streams]
         if any(ends) and not all(ends):
             raise ValueError("its ports do not run in step: " + " and ".join(s.port for s in state.streams))
@@ -88,37 +85,32 @@ class RunOp(Loop[Running]):
         windows = {stream.port: stream.take(min(counts)) for stream in state.streams}
         return self._unit(state, windows, is_end=all(stream.is_over for stream in state.streams))
 
-    def _unit(self, state: Running, windows: Mapping[str, Window], *, is_end: bool) -> Unit:
-        state.is_done = is_end
-        call = Call(
-            values=state.values,
-            windows=windows,
-            params=state.params,
-            component=self.component,
-            memory=state.memory,
-            is_end=is_end,
-            rng=state.rng,
-            goes_on=state.goes_on,
-        )
-        return Unit("op", self.key, state, payload=(self.op.run, call))
+    @staticmethod
+    def _unit(state: Running, windows: Mapping[str, Window], *, is_end: bool, rests_on: str | None = None) -> Unit:
+        call, unit = state.call, state.unit
+        call.windows = windows
+        state.is_done = call.is_end = is_end
+        unit.rests_on = rests_on
+        return unit
 
-    @torch.inference_mode()
     def execute(self, expert: Any, units: Sequence[Unit]) -> list[list[Emit | Done] | BadResult]:
         """Calls one after another: an op is cheap and may fail for its own request alone."""
         del expert
+        run = self.op.run
         results: list[list[Emit | Done] | BadResult] = []
         for unit in units:
-            run, call = unit.payload
             try:
-                results.append(list(run(call)))
+                results.append(list(run(unit.payload)))
             except Exception as error:  # noqa: BLE001  an op's fault belongs to the request it was called for
                 results.append(BadResult(f"{type(error).__name__}: {error}"))
         return results
 
     def advance(self, state: Running, result: list[Emit | Done]) -> list[Emit]:
         """What the op gave; one that says it is done gets no more calls, and what still comes to it is dropped."""
-        state.is_done = state.is_done or any(isinstance(entry, Done) for entry in result)
-        return [entry for entry in result if isinstance(entry, Emit)]
+        emits = [entry for entry in result if type(entry) is Emit]
+        if len(emits) < len(result):
+            state.is_done, state.unit.rests_on = True, None
+        return emits
 
 
 def _is_exhausted(stream: Stream) -> bool:

@@ -8,7 +8,7 @@ a row that brings one draws as transformers does, from the same numbers.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -31,12 +31,11 @@ class Sampling:
     stop_frame: frozenset[int] = frozenset()
     min_tokens: int = 0
     max_tokens: int = 256
+    is_plain: bool = field(init=False)  # greedy over the logits as they are
 
-    @property
-    def is_plain(self) -> bool:
-        """Greedy over the logits as they are."""
-        changes = self.suppress or self.suppress_from or self.min_tokens
-        return self.temperature == 0.0 and self.repetition_penalty == 1.0 and not changes
+    def __post_init__(self) -> None:
+        is_plain = self.temperature == 0.0 and self.repetition_penalty == 1.0
+        object.__setattr__(self, "is_plain", is_plain and not (self.suppress or self.suppress_from or self.min_tokens))
 
 
 def read_sampling(params: Mapping[str, Any]) -> Sampling:

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 import torch
 
-from omniflow import Ended, Engine, InputError, Piece, State
+from omniflow import Ended, Engine, InputError, Limits, Piece, State
 from tests.runtime.program import PROMPTS, alone, engine
 
 
@@ -39,6 +39,23 @@ def test_streams_together_give_each_what_it_gives_alone() -> None:
         assert running.live == 0
 
     asyncio.run(main())
+
+
+def test_clients_beyond_the_limit_come_after_those_that_run() -> None:
+    async def main() -> None:
+        running = engine(limits=Limits(running=1))
+        results = await asyncio.gather(*(gather(running, prompt) for prompt in PROMPTS[:3]))
+        assert [text for text, _, _ in results] == [alone(prompt)[0] for prompt in PROMPTS[:3]]
+
+    asyncio.run(asyncio.wait_for(main(), timeout=120))
+
+
+def test_a_step_says_that_there_was_something_to_do_while_somebody_waits() -> None:
+    running = engine(limits=Limits(running=1))
+    ids = [running.submit({"prompt": prompt}) for prompt in PROMPTS[:2]]
+    while running.step():
+        pass
+    assert all(running.result(request) is not None for request in ids)
 
 
 def test_a_client_that_reads_slowly_gets_all_and_holds_nobody_else() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -181,3 +182,29 @@ def test_a_frame_of_stop_codes_ends_the_loop_and_is_not_emitted() -> None:
     result = engine().run({"prompt": PROMPTS[0]}, params={"speak.stop_frame": frames[at][:-1]})
     last_is_among = frames[at][-1] in frames[at][:-1]
     assert result.outputs["codes"].tolist() == frames[: at if last_is_among else at + 1]
+
+
+def test_the_record_counts_the_tokens_of_the_outer_loop() -> None:
+    record = engine().run({"prompt": PROMPTS[0]}).record
+    assert record["tokens"] == record["nodes"]["speak"]["emitted"]["codes"] > 0
+
+
+@pytest.mark.parametrize("at", range(6, 18))
+def test_a_frame_in_the_making_outlives_the_loss_of_its_room(at: int) -> None:
+    need = 64 * (48 + 40)  # bytes of cache for one request of the framer
+    caches = tuple(replace(cache, max_bytes=need) for cache in schedule().caches)
+    running = omniflow.load(replace(schedule(), caches=caches))
+    low = running.submit({"prompt": PROMPTS[2]}, params=SAMPLED, seed=4)
+    for _ in range(at):
+        running.step()
+    high = running.submit({"prompt": PROMPTS[4]}, params=SAMPLED, seed=4, priority=1)
+    drain(running)
+    first, second = running.result(low), running.result(high)
+    assert first is not None
+    assert second is not None
+    assert first.record["preempted"] == {"times": 1, "units": 0}
+    for result, prompt in ((first, PROMPTS[2]), (second, PROMPTS[4])):
+        assert torch.equal(result.outputs["codes"], alone(prompt, sampled=True, seed=4)[0])
+        assert torch.equal(result.outputs["audio"], alone(prompt, sampled=True, seed=4)[1])
+    assert running.live == 0
+    running.bound.pools.check()

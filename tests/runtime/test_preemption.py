@@ -1,4 +1,4 @@
-"""A request of higher priority takes the room it needs; who gave it begins anew and gives the same, once."""
+"""A request of higher priority takes room; who gave it goes on later, or begins anew, and gives the same, once."""
 
 from __future__ import annotations
 
@@ -24,8 +24,12 @@ def small() -> Schedule:
     return replace(speech(), caches=caches)
 
 
-def engine(**options: Any) -> Engine:
-    return omniflow.load(small(), **options)
+NO_ROOM_ASIDE = -1  # caches cannot even be set aside when they take no bytes, so that requests begin anew
+WAYS = pytest.mark.parametrize("aside_bytes", [1 << 20, NO_ROOM_ASIDE], ids=["set aside", "anew"])
+
+
+def engine(**limits: Any) -> Engine:
+    return omniflow.load(small(), limits=Limits(**limits))
 
 
 def steps(running: Engine, count: int) -> None:
@@ -33,8 +37,9 @@ def steps(running: Engine, count: int) -> None:
         running.step()
 
 
-def test_a_higher_priority_takes_the_room_and_both_give_what_they_give_alone() -> None:
-    running = engine()
+@WAYS
+def test_a_higher_priority_takes_the_room_and_both_give_what_they_give_alone(aside_bytes: int) -> None:
+    running = engine(aside_bytes=aside_bytes)
     low = running.submit({"prompt": PROMPTS[0]})
     steps(running, 30)
     high = running.submit({"prompt": PROMPTS[1]}, priority=1)
@@ -49,7 +54,7 @@ def test_a_higher_priority_takes_the_room_and_both_give_what_they_give_alone() -
     assert first is not None
     assert second is not None
     assert first.record["preempted"]["times"] == 1
-    assert first.record["preempted"]["units"] > 0
+    assert (first.record["preempted"]["units"] > 0) == (aside_bytes == NO_ROOM_ASIDE)
     assert second.record["preempted"] == {"times": 0, "units": 0}
     text = running.metrics.render(running)
     assert "omniflow_preemptions_total 1\n" in text
@@ -70,10 +75,25 @@ def test_equal_and_lower_priorities_wait() -> None:
         assert result.record["preempted"]["times"] == 0
 
 
-@pytest.mark.parametrize("at", [20, 60, 90, 150])
-def test_a_client_hears_every_element_once(at: int) -> None:
-    pieces: list[Piece] = []
+def test_what_is_set_aside_is_not_computed_again() -> None:
+    want = omniflow.load(small()).run({"prompt": PROMPTS[0]}).record["nodes"]
     running = engine()
+    low = running.submit({"prompt": PROMPTS[0]})
+    steps(running, 30)
+    running.submit({"prompt": PROMPTS[1]}, priority=1)
+    drain(running)
+    result = running.result(low)
+    assert result is not None
+    assert result.record["preempted"] == {"times": 1, "units": 0}
+    found = result.record["nodes"]
+    assert [found[node]["units"] for node in ("think", "speak")] == [want[node]["units"] for node in ("think", "speak")]
+
+
+@WAYS
+@pytest.mark.parametrize("at", [20, 60, 90, 150])
+def test_a_client_hears_every_element_once(at: int, aside_bytes: int) -> None:
+    pieces: list[Piece] = []
+    running = engine(aside_bytes=aside_bytes)
     low = running.submit({"prompt": PROMPTS[0]}, listener=pieces.append)
     steps(running, at)
     heard = len(pieces)
@@ -103,15 +123,18 @@ def test_the_youngest_of_the_lowest_priority_goes_first() -> None:
         assert_same(result, PROMPTS[0])
 
 
-def test_nobody_begins_anew_for_ever() -> None:
+@WAYS
+def test_nobody_gives_way_for_ever(aside_bytes: int) -> None:
     caches = tuple(replace(cache, max_bytes=64 * 64) for cache in speech().caches)
-    running = omniflow.load(replace(speech(), caches=caches))
+    running = omniflow.load(replace(speech(), caches=caches), limits=Limits(aside_bytes=aside_bytes))
     low = running.submit({"prompt": PROMPTS[0]})
     steps(running, 30)
     for _ in range(5_000):
         if low in running.results:
             break
-        if len(running.waiting) + len(running.running) < 4:  # there is always one of higher priority that wants room
+        if (
+            len(running.lobby.waiting) + len(running.running) < 4
+        ):  # there is always one of higher priority that wants room
             running.submit({"prompt": "Hm"}, params={"think.max_tokens": 8}, priority=1)
         running.step()
     result = running.result(low)
@@ -123,13 +146,13 @@ def test_nobody_begins_anew_for_ever() -> None:
 
 
 def test_one_that_lost_its_room_can_be_cancelled_while_it_waits() -> None:
-    running = engine(limits=Limits(running=1))
+    running = engine(running=1, aside_bytes=NO_ROOM_ASIDE)
     low = running.submit({"prompt": PROMPTS[0]})
     steps(running, 30)
-    running.conductor.evict(running.running[low])
+    running.conductor.preemption.evict(running.running[low], running.bound.experts["thinker"])
     high = running.submit({"prompt": PROMPTS[1]}, priority=1)
     steps(running, 3)
-    assert low in running.waiting
+    assert low in running.lobby.waiting
     running.cancel(low)
     drain(running)
     cancelled = running.result(low)
@@ -139,10 +162,29 @@ def test_one_that_lost_its_room_can_be_cancelled_while_it_waits() -> None:
     assert running.live == 0
 
 
-def test_a_generator_of_its_own_begins_anew_too() -> None:
+def test_one_whose_cache_is_set_aside_can_be_cancelled() -> None:
+    running = engine()
+    low = running.submit({"prompt": PROMPTS[0]})
+    steps(running, 30)
+    high = running.submit({"prompt": PROMPTS[1]}, priority=1)
+    while not running.running[low].num_evicted:
+        running.step()
+    running.bound.pools.check()
+    running.cancel(low)
+    drain(running)
+    cancelled = running.result(low)
+    assert cancelled is not None
+    assert cancelled.state is State.CANCELLED
+    assert_same(running.result(high), PROMPTS[1])
+    assert running.live == 0
+    running.bound.pools.check()
+
+
+@WAYS
+def test_a_generator_of_its_own_draws_on(aside_bytes: int) -> None:
     params = {"think.temperature": 60.0}
     want = omniflow.load(speech()).run({"prompt": PROMPTS[0]}, params=params, rng="torch", seed=3)
-    running = engine()
+    running = engine(aside_bytes=aside_bytes)
     low = running.submit({"prompt": PROMPTS[0]}, params=params, rng="torch", seed=3)
     steps(running, 30)
     running.submit({"prompt": PROMPTS[1]}, priority=1)

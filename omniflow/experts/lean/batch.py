@@ -21,7 +21,7 @@ class LeanSequence(SequenceState):
     is_open: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class LeanRows(TokenRows):
     """Token rows with additions to the first layers' outputs (DeepStack visual features of Qwen3-VL and -Omni).
 

@@ -93,8 +93,8 @@ class Talking(RuleBasedStateMachine):
     def idle_means_empty(self) -> None:
         if self.engine.is_idle:
             assert self.engine.live == 0
-            assert len(self.engine.queue) == self.engine.queue.num_bytes == 0
-            assert self.engine.sessions.num_memories == sum(1 for turns in self.done.values() if turns)
+            assert len(self.engine.lobby.queue) == self.engine.lobby.queue.num_bytes == 0
+            assert self.engine.lobby.sessions.num_memories == sum(1 for turns in self.done.values() if turns)
             self.engine.bound.pools.check()
 
     def teardown(self) -> None:

@@ -22,7 +22,7 @@ def test_a_conversation_with_smollm2_is_the_whole_chat_and_is_read_once() -> Non
         result = running.run({"prompt": question}, session=session, params={"think.max_tokens": 24})
         assert result.state == "done", result.error
         chat.append({"role": "assistant", "content": result.outputs["text"]})
-    remembered = running.sessions.get(session).memories["think"].value
+    remembered = running.lobby.sessions.get(session).memories["think"].value
     whole = running.bound.experts["tokenizer"].encode_chat(chat[:-1])
     assert torch.equal(remembered[: len(whole)], torch.tensor(whole))
     assert result.record["cached_tokens"] > len(whole) // 2

@@ -50,7 +50,7 @@ def conversation() -> tuple[str, ...]:
 
 
 def memories(running: Engine, session: int) -> dict[str, list[int]]:
-    return {node: memory.value.tolist() for node, memory in running.sessions.get(session).memories.items()}
+    return {node: memory.value.tolist() for node, memory in running.lobby.sessions.get(session).memories.items()}
 
 
 @pytest.mark.parametrize("reuse", [True, False])
@@ -111,7 +111,7 @@ def test_a_turn_that_fails_after_its_loop_is_through_leaves_the_session_as_it_wa
     result = running.run({"prompt": "Something else"}, session=session)
     assert result.state == "failed"
     assert [say(running, session, question) for question in QUESTIONS[1:]] == list(conversation()[1:])
-    assert running.sessions.get(session).num_turns == 3
+    assert running.lobby.sessions.get(session).num_turns == 3
 
 
 def test_a_turn_that_is_refused_leaves_the_session_as_it_was() -> None:
@@ -161,7 +161,7 @@ def test_a_waiting_turn_can_be_cancelled_and_counts_as_waiting() -> None:
     drain(running)
     found = [running.result(i) for i in ids]
     assert tuple(result.outputs["text"] for result in found if result) == conversation()[:2]
-    assert len(running.queue) == running.queue.num_bytes == 0
+    assert len(running.lobby.queue) == running.lobby.queue.num_bytes == 0
 
 
 def test_a_waiting_turns_deadline_passes_while_it_waits() -> None:
@@ -187,7 +187,7 @@ def test_a_session_that_lies_unused_ends_and_says_so() -> None:
         running.submit({"prompt": QUESTIONS[0]}, session=early)
     running.agenda._born -= 60.0
     running.step()
-    assert len(running.sessions) == running.sessions.num_bytes == 0
+    assert len(running.lobby.sessions) == running.lobby.sessions.num_bytes == 0
 
 
 def test_a_session_with_a_turn_in_work_does_not_end_while_it_is() -> None:
@@ -218,16 +218,16 @@ def test_sessions_that_remember_too_much_make_room_but_not_the_one_just_used() -
     running = load(limits=Limits(session_bytes=700))
     first, second = running.session(), running.session()
     say(running, first, QUESTIONS[0])
-    size = running.sessions.num_bytes
+    size = running.lobby.sessions.num_bytes
     assert 350 < size < 700
     say(running, second, QUESTIONS[0])
-    assert running.sessions.num_bytes == size
+    assert running.lobby.sessions.num_bytes == size
     with pytest.raises(InputError, match=f"session {first} has ended"):
         say(running, first, QUESTIONS[1])
     for question in QUESTIONS[1:]:
         say(running, second, question)
-    assert running.sessions.num_bytes > 700
-    assert len(running.sessions) == 1
+    assert running.lobby.sessions.num_bytes > 700
+    assert len(running.lobby.sessions) == 1
 
 
 def test_closing_a_session_cancels_its_turns_and_forgets_everything() -> None:
@@ -248,9 +248,9 @@ def test_closing_a_session_cancels_its_turns_and_forgets_everything() -> None:
     kept = running.result(beside)
     assert kept is not None
     assert kept.outputs["text"] == conversation()[0]
-    assert running.sessions.num_memories == 1
+    assert running.lobby.sessions.num_memories == 1
     running.close_session(other)
-    assert running.live == running.sessions.num_memories == running.sessions.num_bytes == 0
+    assert running.live == running.lobby.sessions.num_memories == running.lobby.sessions.num_bytes == 0
     running.bound.stores.drop()
     assert running.kept == 0
     running.bound.pools.check()
