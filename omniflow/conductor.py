@@ -105,7 +105,8 @@ class Conductor:
         elif type(answer) is Unit:
             answer.lane, lane.has_news = lane, False
             lane.unit = answer
-            lane.has_room = True
+            if answer.expert is None:
+                lane.has_room = True
             self.batcher.put(answer)
             if self.rooms.turnless and "kv" in run.bound.wanted:
                 self.rooms.give_turn()

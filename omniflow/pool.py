@@ -144,6 +144,8 @@ class Pool:
         arena = self.arena
         if arena is None or not isinstance(sequence, Movable):
             return False
+        if not self.is_here(sequence):
+            return True
         extent = sequence.extent
         aside = Aside(sequence, arena.save(extent, sequence.num_cached), extent.num_tokens)
         if aside.num_bytes + sum(other.num_bytes for other in self._aside.values()) > self.aside_bytes:

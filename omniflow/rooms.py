@@ -25,7 +25,7 @@ class Rooms:
         """Whether a lane that has nothing yet would take room that others wait for."""
         bound = lane.node.bound
         line = self.lines.get(id(bound.expert))
-        return line is not None and len(line) > 0 and bound.spec.name == "ar_decode" and line.goes_before(lane)
+        return line is not None and len(line) > 0 and bound.loop.takes_room(lane.state) and line.goes_before(lane)
 
     def stand(self, lane: Lane, *, is_first: bool = False) -> None:
         """A lane waits for room, behind all of its priority or before them."""

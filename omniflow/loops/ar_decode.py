@@ -205,6 +205,11 @@ class ARDecode(Loop[Decoding]):
         ids = torch.cat([state.prompt, torch.tensor(state.tokens, dtype=torch.int64)])
         return Memory(ids, ids.numel() * ids.element_size())
 
+    def takes_room(self, state: Decoding) -> bool:
+        """Every unit needs it."""
+        del state
+        return True
+
     def set_aside(self, state: Decoding) -> bool:
         """What the sequence has cached; later prompts do not begin with it any more."""
         if state.sequence is None:

@@ -226,6 +226,11 @@ class Loop(ABC, Generic[S]):
         del state
         return None
 
+    def takes_room(self, state: S) -> bool:
+        """Whether a state that has no room in its expert's cache would take some with its next unit."""
+        del state
+        return False
+
     def set_aside(self, state: S) -> bool:
         """Gives the room that the state holds in its expert's cache back until `next` takes it again; whether it could.
 

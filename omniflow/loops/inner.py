@@ -128,6 +128,10 @@ class NestedDecode(Loop[Nested]):
         """The outer loop's record, the frames, and the log-probabilities of the inner tokens, a row per frame."""
         return {**self.outer.behaviour(state.outer), "codes": state.codes, "inner_logprobs": state.logprobs}
 
+    def takes_room(self, state: Nested) -> bool:
+        """The inner run goes on without any in the outer expert's cache."""
+        return state.inner is None
+
     def set_aside(self, state: Nested) -> bool:
         """The outer sequence; the inner run, on its own expert, goes on to the end of its frame."""
         return self.outer.set_aside(state.outer)

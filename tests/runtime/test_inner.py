@@ -16,6 +16,8 @@ from omniflow import Engine, InputError, Limits, Schedule
 from omniflow.experts.null_frames import NullDepth, NullFramer
 from omniflow.experts.null_language import arena_of
 from omniflow.roles import TokenRows
+from omniflow.verification.cases import make_cases
+from omniflow.verification.modes import crowded, serial
 from tests.runtime.program import drain
 
 PROGRAM = Path(__file__).parents[2] / "specs" / "null" / "frames.program.yaml"
@@ -208,3 +210,17 @@ def test_a_frame_in_the_making_outlives_the_loss_of_its_room(at: int) -> None:
         assert torch.equal(result.outputs["audio"], alone(prompt, sampled=True, seed=4)[1])
     assert running.live == 0
     running.bound.pools.check()
+
+
+def test_room_that_is_taken_again_and_again_changes_nothing() -> None:
+    cases = make_cases(schedule(), 6, [])
+    found = crowded(schedule(), cases, Limits())
+    want = serial(schedule(), cases, Limits())
+    times = 0
+    for one, other in zip(found, want, strict=True):
+        assert one is not None
+        assert other is not None
+        assert one.error is None
+        assert torch.equal(one.outputs["codes"], other.outputs["codes"])
+        times += one.record["preempted"]["times"]
+    assert times >= 4
