@@ -9,7 +9,7 @@ FIRST = {
     "components": ("use", "from", "dtype", "device"),
     "loops": ("kind", "binds", "cache"),
     "caches": ("kind", "max_bytes", "block_tokens", "reuse"),
-    "inputs": ("type", "default", "help"),
+    "inputs": ("type", "default", "limits", "help"),
     "nodes": ("op", "loop", "graph", "with"),
     "stages": ("program", "params"),
     "edges": (

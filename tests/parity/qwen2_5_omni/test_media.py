@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import shutil
 from functools import cache
 from pathlib import Path
@@ -20,6 +21,7 @@ from tests.parity.qwen2_5_omni import reference
 from tests.parity.qwen2_5_omni.conftest import Reference
 from tests.parity.qwen2_5_omni.reference import AUDIO, IMAGE, PREPROCESSING, WORDS, Case
 from tests.parity.qwen2_5_omni.running import SPECS, engine, inputs, outputs_of, params
+from tests.runtime.command import cli
 
 pytestmark = pytest.mark.hf
 NEVER = reference.VOCABULARY - 1  # an id that ends no reply here
@@ -195,3 +197,20 @@ def test_stereo_at_another_rate_is_heard_as_the_same_sound(folder: Path, tmp_pat
     own, expected = (ears.features(sound, end="silence") for sound in (samples, tone(16000)))
     assert own.shape == expected.shape == (12, 100)
     torch.testing.assert_close(own[:2, 5:-5], expected[:2, 5:-5], atol=5e-3, rtol=0)  # the bands that hold the tone
+
+
+@pytest.mark.parametrize("program", ["speech", "stream"])
+def test_one_command_with_words_a_sound_and_pictures_writes_text_and_speech(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], program: str
+) -> None:
+    picture, out = f"image=@{folder}/a.png", tmp_path / "out"
+    given = [f"audio=@{folder}/long.wav", picture, picture, "prompt=w9 w10"]
+    asked = ["--set", f"weights={folder}", *(part for text in given for part in ("--input", text))]
+    wishes = ["--param", "think.max_tokens=5", "--param", f"think.stop=[{NEVER}]", "--param", "talk/speak.max_tokens=8"]
+    assert cli("run", f"qwen2_5_omni.{program}", *asked, *wishes, "--out", str(out)) == 0
+    assert len((out / "text.txt").read_text(encoding="utf-8").split()) == 5
+    assert len(soundfile.read(out / "audio.wav")[0]) > 0
+    small = ["--set", "text_cache=16KiB", "--set", "max_text=5"]
+    assert cli("run", f"qwen2_5_omni.{program}", *asked, *small, "--out", str(out)) == 1
+    error = capsys.readouterr().err.strip().splitlines()[-1]
+    assert re.search(r"node think: it needs \d+ positions and the cache of thinker has 32", error)
