@@ -28,6 +28,8 @@ def catalog() -> dict[str, Path]:
 
 def find_spec(name: str) -> Path:
     """The file a person means: a path as it is, otherwise a name of the catalogue. Errors: UnknownSpec."""
+    if not name:
+        raise UnknownSpec("the name of the spec is empty: name a file, or a program of the catalogue")
     path = Path(name)
     if path.suffix in (".yaml", ".yml", ".json") or path.exists() or "/" in name:
         return path

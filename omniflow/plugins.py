@@ -40,7 +40,7 @@ def load_plugin(path: Path) -> ModuleType:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:  # noqa: BLE001  whatever a person's own file raises is told to that person
+    except (Exception, SystemExit) as error:  # noqa: BLE001  whatever a person's own file raises is told to that person
         del sys.modules[name]
         raise PluginError(f"--plugin {path}: {type(error).__name__}: {error}") from None
     _LOADED[resolved] = module

@@ -140,7 +140,10 @@ def read_source(path: Path, sources: SourceSet, report: Report) -> Source | None
         text = content.decode("utf-8-sig")
     except OSError as error:
         note_file(path)
-        report.add(codes.UNREADABLE, here, f"cannot read `{here.file}`: {(error.strerror or 'error').lower()}")
+        inside = sorted(found.name for found in path.glob("*.program.y*ml"))[:3] if path.is_dir() else []
+        help = [f"name a file of it: {', '.join(f'`{name}`' for name in inside)}"] if inside else []
+        reason = (error.strerror or "error").lower()
+        report.add(codes.UNREADABLE, here, f"cannot read `{here.file}`: {reason}", help=help)
         return None
     except UnicodeDecodeError as error:
         source = sources.add(path, content.decode("utf-8", errors="replace"))

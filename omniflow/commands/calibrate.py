@@ -49,7 +49,7 @@ def _compile(selection: Selection) -> Compilation:
         raise BadArgument("costs are kept beside a card: name the program, not its schedule")
     compilation = compile_file(selection.path, selection.options())
     sys.stderr.write(render_report(compilation.report, compilation.sources))
-    if compilation.kind != "program":
+    if not compilation.report.num_errors and compilation.kind != "program":
         raise BadArgument(f"`{selection.spec}` is a {compilation.kind}; calibrate the programs that it is made of")
     return compilation
 

@@ -51,11 +51,12 @@ def compile_spec(
 
 def write_schedule(schedule: Schedule, path: Path) -> int:
     """Writes both files atomically; 1 when that fails."""
-    from omniflow.files import WriteError, write_text
+    from omniflow.files import WriteError, is_special, write_text
     from omniflow_compiler.reader import map_path
 
     try:
-        write_text(map_path(path), schedule.to_map())
+        if not is_special(path):
+            write_text(map_path(path), schedule.to_map())
         write_text(path, schedule.to_json())
     except WriteError as error:
         print(f"omniflow: {error}", file=sys.stderr)

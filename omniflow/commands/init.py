@@ -48,7 +48,8 @@ def _write(folder: Path, files: Mapping[Path, str]) -> None:
             write_text(path, text)
     except WriteError:
         for path in files:
-            path.unlink(missing_ok=True)
+            if path.is_file():
+                path.unlink()
         for each in reversed(folders):
             if each.is_dir() and not any(each.iterdir()):
                 each.rmdir()

@@ -89,6 +89,8 @@ def _check_folder(out: Path) -> None:
         out.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=out):
             pass
+    except (FileExistsError, NotADirectoryError):
+        raise WriteError(f"cannot write into {out}: it is not a folder") from None
     except OSError as error:
         raise WriteError(f"cannot write into {out}: {(error.strerror or 'error').lower()}") from None
 

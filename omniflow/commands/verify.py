@@ -34,15 +34,15 @@ def verify_spec(
 
     try:
         given = read_inputs(schedule, parse_inputs(inputs))
+        cases = make_cases(schedule, requests, [given] if given else [])
+        for case in cases:
+            check_inputs(schedule, case.inputs)
     except OmniFlowError as error:
         print(f"omniflow: {error}", file=sys.stderr)
         return 2
     choose_threads(schedule)
-    cases = make_cases(schedule, requests, [given] if given else [])
     rows: list[Row] = []
     try:
-        for case in cases:
-            check_inputs(schedule, case.inputs)
         for row in verify(schedule, cases, pruned=pruned, batch_invariant=batch_invariant):
             rows.append(row)
             if not as_json:

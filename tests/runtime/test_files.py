@@ -1,0 +1,74 @@
+"""Files are there whole or not at all, and what is no file is never replaced by one."""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from pathlib import Path
+
+import pytest
+
+from omniflow.files import WriteError, write_bytes
+from tests.runtime.command import cli
+
+
+def test_a_link_goes_on_leading_where_it_leads(tmp_path: Path) -> None:
+    (tmp_path / "real").write_bytes(b"old")
+    (tmp_path / "link").symlink_to("real")
+    write_bytes(tmp_path / "link", b"new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real").read_bytes() == b"new"
+
+
+def test_a_pipe_is_written_into_and_stays_a_pipe(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(WriteError, match="no such device"):
+        write_bytes(pipe, b"nobody reads")
+    end = os.open(pipe, os.O_RDWR)
+    data = bytes(200_000)  # more than a pipe holds
+    writer = threading.Thread(target=write_bytes, args=(pipe, data))
+    writer.start()
+    found = b""
+    while len(found) < len(data):
+        found += os.read(end, len(data))
+    writer.join(10)
+    os.close(end)
+    assert found == data
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    assert [path.name for path in tmp_path.iterdir()] == ["pipe"]
+
+
+def test_a_file_where_a_folder_is_needed_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(WriteError, match="file is not a folder"):
+        write_bytes(tmp_path / "file" / "x", b"")
+
+
+def test_a_schedule_for_nobody_leaves_the_device_as_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipe = tmp_path / "nobody"
+    os.mkfifo(pipe)
+    end = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    kept: list[bytes] = []
+    monkeypatch.setattr("omniflow.files._write_into", lambda path, data: kept.append(data))
+    assert cli("compile", "null.speech", "-o", str(pipe)) == 0
+    os.close(end)
+    assert kept[0].startswith(b"{")
+    assert [path.name for path in tmp_path.iterdir()] == ["nobody"]
+
+
+@pytest.mark.parametrize(
+    "command", [("init", "m", "--in", "FILE"), ("check", ""), ("run", "null.speech", "--out", "FILE")]
+)
+def test_what_cannot_be_is_one_line(
+    command: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    words = [str(tmp_path / "file") if word == "FILE" else word for word in command]
+    assert cli(*words, *(["--input", "prompt=x"] if command[0] == "run" else [])) in (1, 2)
+    error = capsys.readouterr().err
+    assert error.startswith("omniflow: ")
+    assert error.count("\n") == 1
