@@ -1,9 +1,10 @@
 """Real architectures at random weights, beside the libraries they come from: requests a second and time to first sound.
 
-    python benchmarks/families.py [--families qwen2_5_omni,qwen3_omni,flux,wan] [--repeats 3] [--json FILE]
+    python benchmarks/families.py [--families qwen3_omni,csm] [--sizes tiny,mid] [--repeats 3] [--json FILE]
 
 Both sides load the same checkpoint and answer the same requests, alternating. The peer serves one request after
-another, as its `generate` or pipeline does; OmniFlow gets all requests at once. Figures are medians.
+another, as its `generate` or pipeline does; OmniFlow gets all requests at once. Figures are medians. Gates: twice the
+requests a second at 8, the first sound five times earlier at 1.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -23,41 +24,27 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import omniflow
-from tests.parity import diffusion
-from tests.parity.flux import reference as flux
-from tests.parity.qwen2_5_omni import reference as qwen2_5
-from tests.parity.qwen2_5_omni import running as run_qwen2_5
-from tests.parity.qwen3_omni import reference as qwen3
-from tests.parity.qwen3_omni import running as run_qwen3
-from tests.parity.wan import reference as wan
+from families_contests import CONTESTS, Contest
+from families_sizes import SIZES
 
 COUNTS = (1, 8)
-TEXT_LENGTHS = {"flux/image": flux.T5_LENGTH, "wan/video": wan.TEXT_LENGTH}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Contest:
-    """One family: how the peer answers one request, how an engine is made, and a request's inputs and params."""
-
-    peer: Callable[[int], None]
-    engine: Callable[[], omniflow.Engine]
-    inputs: Callable[[int], Mapping[str, Any]]
-    params: Mapping[str, Any]
-    speaks: bool
+FASTER, EARLIER = 2.0, 5.0
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--families", default=",".join(CONTESTS))
+    parser.add_argument("--sizes", default="tiny,mid")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--json", help="where to write the figures")
     options = parser.parse_args()
     torch.set_num_threads(1)
     report: dict[str, Any] = {}
     for name in options.families.split(","):
-        with tempfile.TemporaryDirectory() as folder:
-            report[name] = compare(name, CONTESTS[name](Path(folder)), options.repeats)
+        for size in options.sizes.split(","):
+            with tempfile.TemporaryDirectory() as folder:
+                contest = CONTESTS[name](Path(folder), SIZES[name][size])
+                report[f"{name}.{size}"] = compare(f"{name} {size}", contest, options.repeats)
     if options.json:
         Path(options.json).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
 
@@ -72,8 +59,7 @@ class Served:
 
 def compare(name: str, contest: Contest, repeats: int) -> dict[str, Any]:
     """Both sides at each count, alternating."""
-    serve_omniflow(contest, 1)
-    contest.peer(0)
+    warm_up(contest)
     found: dict[str, Any] = {}
     for count in COUNTS:
         ours: list[Served] = []
@@ -81,15 +67,35 @@ def compare(name: str, contest: Contest, repeats: int) -> dict[str, Any]:
         for _ in range(repeats):
             ours.append(serve_omniflow(contest, count))
             theirs.append(serve_peer(contest, count))
-        mine, its = median(ours), median(theirs)
-        line = f"{name:<14}{count} requests: {count / mine.total:6.2f} a second against {count / its.total:6.2f}"
-        line += f" ({its.total / mine.total:.1f} times)"
-        if contest.speaks:
-            line += f"; first sound {mine.first_audio * 1e3:.0f} ms against {its.first_audio * 1e3:.0f} ms"
-            line += f" ({its.first_audio / mine.first_audio:.1f} times earlier)"
-        print(line, flush=True)
-        found[str(count)] = {"omniflow": asdict(mine), "peer": asdict(its)}
+        found[str(count)] = judge(name, contest, count, median(ours), median(theirs))
     return found
+
+
+def judge(name: str, contest: Contest, count: int, ours: Served, theirs: Served) -> dict[str, Any]:
+    """Prints both sides of a count and what the gates say; gives the figures."""
+    faster = theirs.total / ours.total
+    line = f"{name:<18}{count} requests: {count / ours.total:6.2f} a second against {count / theirs.total:6.2f}"
+    line += f" ({faster:.1f} times)"
+    gates = {"faster": faster >= FASTER} if count > 1 else {}
+    figures: dict[str, Any] = {"omniflow": asdict(ours), "peer": asdict(theirs), "faster": faster}
+    if contest.speaks:
+        earlier = figures["earlier"] = theirs.first_audio / ours.first_audio
+        line += f"; first sound {ours.first_audio * 1e3:.0f} ms against {theirs.first_audio * 1e3:.0f} ms"
+        line += f" ({earlier:.1f} times earlier)"
+        gates |= {"earlier": earlier >= EARLIER} if count == 1 else {}
+    missed = [gate for gate, holds in gates.items() if not holds]
+    print(line + (f"  MISSED: {', '.join(missed)}" if missed else ""), flush=True)
+    return {**figures, "gates": gates}
+
+
+def warm_up(contest: Contest) -> None:
+    """One request on each side. Errors: SystemExit when they did not make the same amount."""
+    result = contest.engine.run(contest.inputs(0), seed=0, params=contest.params)
+    if result.state != "done":
+        raise SystemExit(f"{contest.engine.schedule.program}: {result.error}")
+    mine, its = result.outputs[contest.output], contest.peer(0)
+    if mine.shape != its.shape:
+        raise SystemExit(f"{contest.engine.schedule.program}: {list(mine.shape)} against {list(its.shape)} of the peer")
 
 
 def median(found: Sequence[Served]) -> Served:
@@ -99,7 +105,9 @@ def median(found: Sequence[Served]) -> Served:
 
 
 def serve_omniflow(contest: Contest, count: int) -> Served:
-    engine = contest.engine()
+    """All requests at once, before cold caches."""
+    engine = contest.engine
+    engine.bound.stores.drop()
     start = time.perf_counter()
     ids = [engine.submit(contest.inputs(i), seed=i, params=contest.params) for i in range(count)]
     while not engine.is_idle:
@@ -121,52 +129,6 @@ def serve_peer(contest: Contest, count: int) -> Served:
         contest.peer(i)
         first = first or time.perf_counter() - start
     return Served(total=time.perf_counter() - start, first_audio=first if contest.speaks else 0.0)
-
-
-def qwen2_5_omni(folder: Path) -> Contest:
-    model = qwen2_5.build(folder, 0)
-    case = qwen2_5.cases()["text"]
-    return Contest(
-        peer=lambda i: qwen2_5.record(model, case, seed=i) and None,
-        engine=lambda: run_qwen2_5.engine(folder),
-        inputs=lambda _: run_qwen2_5.inputs(case),
-        params=run_qwen2_5.params(case),
-        speaks=True,
-    )
-
-
-def qwen3_omni(folder: Path) -> Contest:
-    model = qwen3.build(folder, 0)
-    case = qwen3.cases()["text"]
-    return Contest(
-        peer=lambda i: qwen3.record(model, case, seed=i) and None,
-        engine=lambda: run_qwen3.engine(folder),
-        inputs=lambda _: run_qwen3.inputs(case),
-        params=run_qwen3.params(case),
-        speaks=True,
-    )
-
-
-def painted(family: Any, name: str, folder: Path, sizes: Mapping[str, int]) -> Contest:
-    pipeline = family.build(folder, 0)
-    schedule = diffusion.program(folder, name, text_length=TEXT_LENGTHS[name])
-    steps = next(int(node.attributes["steps"]) for node in schedule.nodes if "steps" in node.attributes)
-    prompts = diffusion.PROMPTS
-    return Contest(
-        peer=lambda i: family.run(pipeline, prompts[i % len(prompts)], seed=i, num_inference_steps=steps) and None,
-        engine=lambda: omniflow.load(schedule),
-        inputs=lambda i: {"prompt": prompts[i % len(prompts)], **sizes},
-        params={},
-        speaks=False,
-    )
-
-
-CONTESTS: Mapping[str, Callable[[Path], Contest]] = {
-    "qwen2_5_omni": qwen2_5_omni,
-    "qwen3_omni": qwen3_omni,
-    "flux": lambda folder: painted(flux, "flux/image", folder, {"height": 32, "width": 32}),
-    "wan": lambda folder: painted(wan, "wan/video", folder, {"height": 32, "width": 32, "frames": 5}),
-}
 
 
 if __name__ == "__main__":

@@ -11,6 +11,9 @@ from unittest.mock import patch
 import torch
 from torch import Tensor, nn
 
+Sizes = Mapping[str, Mapping[str, Any]]  # by part, what its configuration has in place of the smallest
+SMALLEST: Sizes = {}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:

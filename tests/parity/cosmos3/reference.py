@@ -21,7 +21,7 @@ from transformers import PreTrainedTokenizerFast
 from transformers.models.cosmos3_omni import Cosmos3OmniConfig, Cosmos3OmniForConditionalGeneration
 
 from tests.parity.diffusion import torch_seed
-from tests.parity.references import stir, watching
+from tests.parity.references import SMALLEST, Sizes, stir, watching
 
 SPECIAL = "<pad> <unk> <|im_start|> <|im_end|> <|vision_start|> <|vision_end|> <|image_pad|> <|video_pad|>".split()
 WORDS = (
@@ -74,16 +74,25 @@ def _tokenizer() -> PreTrainedTokenizerFast:
 
 def build(folder: Path, seed: int) -> tuple[Any, Any]:
     """Writes the folder; gives diffusers' pipeline and transformers' model of the same understanding experts."""
+    pipeline = build_pipeline(folder, seed)
+    return pipeline, _writer(pipeline.transformer)
+
+
+def build_pipeline(folder: Path, seed: int, *, sizes: Sizes = SMALLEST) -> Any:
+    """Writes the folder; gives diffusers' pipeline. sizes: of mixture and vae."""
     torch.manual_seed(seed)
+    own = {
+        "head_dim": HEAD, "hidden_size": HIDDEN, "intermediate_size": INNER, "num_attention_heads": HEADS,
+        "num_hidden_layers": LAYERS, "num_key_value_heads": KV_HEADS, "rope_axes_dim": list(ROPE),
+    }  # fmt: skip
     mixture = Cosmos3OmniTransformer(
-        head_dim=HEAD, hidden_size=HIDDEN, intermediate_size=INNER, latent_channel=16, latent_patch_size=2,
-        num_attention_heads=HEADS, num_hidden_layers=LAYERS, num_key_value_heads=KV_HEADS, patch_latent_dim=64,
-        rope_axes_dim=list(ROPE), rope_theta=10000.0, sound_dim=8, sound_gen=True, sound_latent_fps=24.0,
-        vocab_size=len(VOCABULARY),
+        latent_channel=16, latent_patch_size=2, patch_latent_dim=64, rope_theta=10000.0, sound_dim=8, sound_gen=True,
+        sound_latent_fps=24.0, vocab_size=len(VOCABULARY), **{**own, **sizes.get("mixture", {})},
     )  # fmt: skip
     vae = AutoencoderKLWan(
-        base_dim=3, z_dim=16, dim_mult=[1, 1, 1, 1], num_res_blocks=1, temperal_downsample=[False, True, True]
-    )
+        z_dim=16, dim_mult=[1, 1, 1, 1], num_res_blocks=1, temperal_downsample=[False, True, True],
+        **{"base_dim": 3, **sizes.get("vae", {})},
+    )  # fmt: skip
     sound = Cosmos3AVAEAudioTokenizer(
         sampling_rate=480, vocoder_input_dim=8, dec_dim=8, dec_c_mults=(1, 2), dec_strides=(4, 5), dec_out_channels=1,
         stereo=False, encoder_enabled=False,
@@ -102,7 +111,7 @@ def build(folder: Path, seed: int) -> tuple[Any, Any]:
     ).save_pretrained(folder)
     pipeline = Cosmos3OmniPipeline.from_pretrained(folder, dtype=torch.float32, enable_safety_checker=False)
     pipeline.set_progress_bar_config(disable=True)
-    return pipeline, _writer(mixture)
+    return pipeline
 
 
 def _writer(mixture: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tests.parity.references import stir
+from tests.parity.references import SMALLEST, Sizes, stir
 
 GROUPS, CODES, VOCABULARY = 5, 32, 36  # the last ids of the vocabulary are no codes
 PADDING, END = 35, 0
@@ -39,8 +39,11 @@ class Recording:
     waves: list[Tensor]
 
 
-def config() -> Any:
-    """The smallest configuration in which every part does something: grouped heads, a short window, two ratios."""
+def config(sizes: Sizes = SMALLEST) -> Any:
+    """The smallest configuration in which every part does something: grouped heads, a short window, two ratios.
+
+    sizes: of backbone, depth and codec.
+    """
     from transformers import CsmConfig
 
     rope = {"rope_type": "default", "rope_theta": 10000.0}
@@ -61,20 +64,25 @@ def config() -> Any:
         "intermediate_size": 32, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 8,
         "num_semantic_quantizers": 1, "upsample_groups": 16, "sliding_window": 7, "max_position_embeddings": 256,
     }  # fmt: skip
+    backbone = {
+        "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+        "num_key_value_heads": 2, "max_position_embeddings": 256, **sizes.get("backbone", {}),
+    }  # fmt: skip
+    depth |= sizes.get("depth", {})
+    codec |= sizes.get("codec", {})
     return CsmConfig(
-        num_codebooks=GROUPS, vocab_size=VOCABULARY, text_vocab_size=TEXT, hidden_size=32, intermediate_size=64,
-        num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=256,
+        **backbone, num_codebooks=GROUPS, vocab_size=VOCABULARY, text_vocab_size=TEXT,
         pad_token_id=1, codebook_pad_token_id=PADDING, codebook_eos_token_id=END, bos_token_id=TEXT_BOS,
         audio_token_id=AUDIO, audio_eos_token_id=AUDIO_END, rope_parameters=dict(llama3), depth_decoder_config=depth,
         codec_config=codec,
     )  # fmt: skip
 
 
-def build(folder: Path, seed: int) -> Any:
+def build(folder: Path, seed: int, *, sizes: Sizes = SMALLEST) -> Any:
     """A random model, saved to `folder`, as transformers loads it from there."""
     from transformers import CsmForConditionalGeneration
 
-    model = CsmForConditionalGeneration(config()).eval()
+    model = CsmForConditionalGeneration(config(sizes)).eval()
     stir(model, seed, gain=1.2)
     stir(model.codec_model, seed + 1)
     generator = torch.Generator().manual_seed(seed + 2)

@@ -18,7 +18,7 @@ from torch import Tensor
 from transformers import CLIPTextConfig, CLIPTextModel, T5Config, T5EncoderModel
 
 from tests.parity.diffusion import Steps, torch_seed, word_tokenizer
-from tests.parity.references import stir, watching
+from tests.parity.references import SMALLEST, Sizes, stir, watching
 
 WORDS, T5_LENGTH = 64, 16
 SCHEDULERS = {
@@ -30,8 +30,16 @@ SCHEDULERS = {
 }
 
 
-def build(folder: Path, seed: int, *, scheduler: str = "dynamic", guided: bool = True, shard: str = "10GB") -> Any:
-    """Writes the folder and gives diffusers' pipeline over it."""
+def build(
+    folder: Path,
+    seed: int,
+    *,
+    scheduler: str = "dynamic",
+    guided: bool = True,
+    shard: str = "10GB",
+    sizes: Sizes = SMALLEST,
+) -> Any:
+    """Writes the folder and gives diffusers' pipeline over it. sizes: of transformer and vae."""
     torch.manual_seed(seed)
     clip = CLIPTextModel(
         CLIPTextConfig(
@@ -44,14 +52,18 @@ def build(folder: Path, seed: int, *, scheduler: str = "dynamic", guided: bool =
             vocab_size=WORDS, d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4, pad_token_id=0, eos_token_id=2
         )
     )
+    own = {
+        "num_layers": 2, "num_single_layers": 2, "attention_head_dim": 16, "num_attention_heads": 2,
+        "axes_dims_rope": (4, 4, 8), **sizes.get("transformer", {}),
+    }  # fmt: skip
     transformer = FluxTransformer2DModel(
-        patch_size=1, in_channels=16, num_layers=2, num_single_layers=2, attention_head_dim=16, num_attention_heads=2,
-        joint_attention_dim=32, pooled_projection_dim=32, axes_dims_rope=(4, 4, 8), guidance_embeds=guided,
+        patch_size=1, in_channels=16, joint_attention_dim=32, pooled_projection_dim=32, guidance_embeds=guided, **own
     )  # fmt: skip
     vae = AutoencoderKL(
-        sample_size=32, block_out_channels=(8, 16), layers_per_block=1, latent_channels=4, norm_num_groups=4,
+        sample_size=32, layers_per_block=1, latent_channels=4, norm_num_groups=4,
         down_block_types=("DownEncoderBlock2D",) * 2, up_block_types=("UpDecoderBlock2D",) * 2, use_quant_conv=False,
         use_post_quant_conv=False, shift_factor=0.0609, scaling_factor=1.5035,
+        **{"block_out_channels": (8, 16), **sizes.get("vae", {})},
     )  # fmt: skip
     for i, module in enumerate((clip, t5, transformer, vae)):
         stir(module.eval(), 10 * seed + i)

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tests.parity.references import Recording, stir, watching
+from tests.parity.references import SMALLEST, Recording, Sizes, stir, watching
 
 VOCABULARY, CODES = 200, 80
 AUDIO, IMAGE, VIDEO, AUDIO_START, AUDIO_END, VISION_START, VISION_END = range(180, 187)
@@ -57,10 +57,11 @@ class Case:
     max_codes: int = 30
 
 
-def config(*, block: int = 6) -> Any:
+def config(*, block: int = 6, sizes: Sizes = SMALLEST) -> Any:
     """The smallest configuration in which every part does something: two layers, two kinds of blocks, two kernels.
 
-    block: frames that the flow always sees together, 24 in the published checkpoints.
+    block: frames that the flow always sees together, 24 in the published checkpoints. sizes: of text, audio, vision,
+    talker, dit and bigvgan.
     """
     from transformers.models.qwen2_5_omni.configuration_qwen2_5_omni import Qwen2_5OmniConfig
 
@@ -99,16 +100,21 @@ def config(*, block: int = 6) -> Any:
         "mel_dim": CODE_MELS, "upsample_initial_channel": 16, "resblock_kernel_sizes": [3, 5],
         "resblock_dilation_sizes": [[1, 3, 5], [1, 2, 4]], "upsample_rates": [4, 3], "upsample_kernel_sizes": [8, 7],
     }  # fmt: skip
-    thinker = {"text_config": text, "audio_config": audio, "vision_config": vision, "user_token_id": 187, **_IDS}
-    token2wav = {"dit_config": dit, "bigvgan_config": bigvgan}
-    return Qwen2_5OmniConfig(thinker_config=thinker, talker_config=talker, token2wav_config=token2wav)
+    named = {"text": text, "audio": audio, "vision": vision, "talker": talker, "dit": dit, "bigvgan": bigvgan}
+    parts = {name: {**part, **sizes.get(name, {})} for name, part in named.items()}
+    thinker = {f"{name}_config": parts[name] for name in ("text", "audio", "vision")}
+    return Qwen2_5OmniConfig(
+        thinker_config={**thinker, "user_token_id": 187, **_IDS},
+        talker_config=parts["talker"],
+        token2wav_config={"dit_config": parts["dit"], "bigvgan_config": parts["bigvgan"]},
+    )
 
 
-def build(folder: Path, seed: int, *, block: int = 6) -> Any:
+def build(folder: Path, seed: int, *, block: int = 6, sizes: Sizes = SMALLEST) -> Any:
     """A random model, saved to `folder` with two voices, as transformers loads it from there."""
     from transformers.models.qwen2_5_omni.modeling_qwen2_5_omni import Qwen2_5OmniForConditionalGeneration
 
-    model = Qwen2_5OmniForConditionalGeneration(config(block=block)).eval()
+    model = Qwen2_5OmniForConditionalGeneration(config(block=block, sizes=sizes)).eval()
     stir(model, seed, gain=1.5)
     generator = torch.Generator().manual_seed(seed + 1)
     with torch.no_grad():

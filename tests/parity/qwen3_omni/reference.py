@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tests.parity.references import Recording, stir, watching
+from tests.parity.references import SMALLEST, Recording, Sizes, stir, watching
 
 VOCABULARY, CODES, GROUPS = 220, 48, 5
 AUDIO, IMAGE, VIDEO, AUDIO_START, AUDIO_END, VISION_START, VISION_END = range(200, 207)
@@ -50,8 +50,11 @@ class Case:
     max_frames: int = 20
 
 
-def config() -> Any:
-    """The smallest configuration in which every part does something: two layers, a short window, several strides."""
+def config(sizes: Sizes = SMALLEST) -> Any:
+    """The smallest configuration in which every part does something: two layers, a short window, several strides.
+
+    sizes: of text, audio, vision, talker_text, predictor, talker and code2wav.
+    """
     from transformers.models.qwen3_omni_moe.configuration_qwen3_omni_moe import Qwen3OmniMoeConfig
 
     attention = {"head_dim": 16, "max_position_embeddings": 512}
@@ -82,11 +85,12 @@ def config() -> Any:
         "num_code_groups": GROUPS, **attention,
     }  # fmt: skip
     talker = {
-        "text_config": talker_text, "code_predictor_config": predictor, "num_code_groups": GROUPS,
+        "text_config": {**talker_text, **sizes.get("talker_text", {})}, "num_code_groups": GROUPS,
+        "code_predictor_config": {**predictor, **sizes.get("predictor", {})},
         "thinker_hidden_size": HIDDEN, "accept_hidden_layer": 1, "codec_eos_token_id": CODEC_END,
         "codec_nothink_id": NO_THINK, "codec_think_bos_id": THINK_BOS, "codec_think_eos_id": THINK_END,
         "codec_pad_id": CODEC_PAD, "codec_bos_id": CODEC_BOS, "speaker_id": {"ethan": ETHAN, "chelsie": CHELSIE},
-        "spatial_merge_size": 2, **_IDS,
+        "spatial_merge_size": 2, **_IDS, **sizes.get("talker", {}),
     }  # fmt: skip
     code2wav = {
         "codebook_size": CODES, "hidden_size": 24, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 12,
@@ -94,19 +98,23 @@ def config() -> Any:
         "upsample_rates": [3, 2], "upsampling_ratios": [2, 2], "decoder_dim": 24, "max_position_embeddings": 512,
         "rope_parameters": dict(_PLAIN_ROPE),
     }  # fmt: skip
-    thinker = {"text_config": text, "audio_config": audio, "vision_config": vision, "user_token_id": USER, **_IDS}
+    thinker = {
+        f"{name}_config": {**part, **sizes.get(name, {})}
+        for name, part in (("text", text), ("audio", audio), ("vision", vision))
+    }
     return Qwen3OmniMoeConfig(
-        thinker_config=thinker, talker_config=talker, code2wav_config=code2wav, im_start_token_id=TURN,
+        thinker_config={**thinker, "user_token_id": USER, **_IDS}, talker_config=talker,
+        code2wav_config={**code2wav, **sizes.get("code2wav", {})}, im_start_token_id=TURN,
         im_end_token_id=TURN_END, tts_pad_token_id=SPEECH_PAD, tts_bos_token_id=SPEECH_BOS,
         tts_eos_token_id=SPEECH_END, system_token_id=SYSTEM, user_token_id=USER, assistant_token_id=ASSISTANT,
     )  # fmt: skip
 
 
-def build(folder: Path, seed: int) -> Any:
+def build(folder: Path, seed: int, *, sizes: Sizes = SMALLEST) -> Any:
     """A random model, saved to `folder`, as transformers loads it from there."""
     from transformers.models.qwen3_omni_moe.modeling_qwen3_omni_moe import Qwen3OmniMoeForConditionalGeneration
 
-    model = Qwen3OmniMoeForConditionalGeneration(config()).eval()
+    model = Qwen3OmniMoeForConditionalGeneration(config(sizes)).eval()
     stir(model, seed, gain=1.3)
     stir(model.code2wav, seed + 2)  # without gain: rounding errors must not grow on their way through it
     generator = torch.Generator().manual_seed(seed + 1)

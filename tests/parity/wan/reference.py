@@ -18,7 +18,7 @@ from torch import Tensor
 from transformers import UMT5Config, UMT5EncoderModel
 
 from tests.parity.diffusion import Steps, torch_seed, word_tokenizer
-from tests.parity.references import stir, watching
+from tests.parity.references import SMALLEST, Sizes, stir, watching
 
 TEXT_LENGTH = 16
 SCHEDULERS = {
@@ -29,22 +29,23 @@ SCHEDULERS = {
 }  # fmt: skip
 
 
-def build(folder: Path, seed: int, *, scheduler: str = "euler") -> Any:
-    """Writes the folder and gives diffusers' pipeline over it."""
+def build(folder: Path, seed: int, *, scheduler: str = "euler", sizes: Sizes = SMALLEST) -> Any:
+    """Writes the folder and gives diffusers' pipeline over it. sizes: of transformer and vae."""
     torch.manual_seed(seed)
     umt5 = UMT5EncoderModel(
         UMT5Config(
             vocab_size=64, d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4, pad_token_id=0, eos_token_id=2
         )
     )
+    own = {"num_attention_heads": 2, "attention_head_dim": 12, "ffn_dim": 48, "num_layers": 2}
     transformer = WanTransformer3DModel(
-        patch_size=(1, 2, 2), num_attention_heads=2, attention_head_dim=12, in_channels=16, out_channels=16,
-        text_dim=32, freq_dim=64, ffn_dim=48, num_layers=2, cross_attn_norm=True, qk_norm="rms_norm_across_heads",
-        rope_max_seq_len=32,
+        patch_size=(1, 2, 2), in_channels=16, out_channels=16, text_dim=32, freq_dim=64, cross_attn_norm=True,
+        qk_norm="rms_norm_across_heads", rope_max_seq_len=32, **{**own, **sizes.get("transformer", {})},
     )  # fmt: skip
     vae = AutoencoderKLWan(
-        base_dim=3, z_dim=16, dim_mult=[1, 1, 1, 1], num_res_blocks=1, temperal_downsample=[False, True, True]
-    )
+        z_dim=16, dim_mult=[1, 1, 1, 1], num_res_blocks=1, temperal_downsample=[False, True, True],
+        **{"base_dim": 3, **sizes.get("vae", {})},
+    )  # fmt: skip
     for i, module in enumerate((umt5, transformer, vae)):
         stir(module.eval(), 10 * seed + i)
     WanPipeline(
