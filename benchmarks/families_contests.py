@@ -45,11 +45,18 @@ def _engine(name: str, folder: Path, outputs: Sequence[str], **params: Any) -> o
 
 def qwen2_5_omni(folder: Path, size: Size) -> Contest:
     """The streamed program; the peer's flow and vocoder wait for the last code. Greedy, so both say the same."""
-    model = qwen2_5.build(folder, 0, block=24, sizes=size.parts)
+    model = qwen2_5.build(folder, size.seed, block=24, sizes=size.parts)
     qwen2_5.add_tokenizer(folder)
     engine = _engine("qwen2_5_omni.stream", folder, ["audio"])
-    case = replace(qwen2_5.cases()["text"], max_text=size.asked["text"], max_codes=size.asked["codes"])
-    tokenize = engine.schedule.node("tokenize")
+    never = qwen2_5.CODEC_BOS  # what is suppressed ends nothing: all speeches are as long as they may be
+    case = replace(
+        qwen2_5.cases()["text"],
+        max_text=size.asked["text"],
+        max_codes=size.asked["codes"],
+        codec_pad=never,
+        codec_end=never,
+    )
+    tokenize = engine.schedule.node("read/tokenize")
     system = {"role": "system", "content": str(tokenize.attributes["system"])}
 
     def ids(number: int) -> tuple[int, ...]:
@@ -63,7 +70,7 @@ def qwen2_5_omni(folder: Path, size: Size) -> Contest:
         params={
             "think.stop": [case.eos],
             "think.max_tokens": case.max_text,
-            "talk/speak.stop": [qwen2_5.CODEC_PAD, case.codec_end],
+            "talk/speak.stop": [],
             "talk/speak.max_tokens": case.max_codes,
             "talk/speak.temperature": 0.0,
         },
@@ -73,7 +80,7 @@ def qwen2_5_omni(folder: Path, size: Size) -> Contest:
 
 
 def qwen3_omni(folder: Path, size: Size) -> Contest:
-    model = qwen3.build(folder, 0, sizes=size.parts)
+    model = qwen3.build(folder, size.seed, sizes=size.parts)
     qwen3.add_tokenizer(folder)
     engine = _engine("qwen3_omni.speech", folder, ["audio"])
     case = replace(qwen3.cases()["text"], max_text=size.asked["text"], max_frames=size.asked["frames"])
@@ -100,7 +107,7 @@ def qwen3_omni(folder: Path, size: Size) -> Contest:
 
 
 def csm_speech(folder: Path, size: Size) -> Contest:
-    model = csm.build(folder, 0, sizes=size.parts)
+    model = csm.build(folder, size.seed, sizes=size.parts)
     case = replace(csm.cases()["text"], max_frames=size.asked["frames"])
     prompts = [tuple(3 + (7 * i + 5 * k) % 60 for k in range(6 + i)) for i in range(8)]
     own = {"temperature": 0.0, "suppress": list(case.suppress)}
@@ -117,7 +124,7 @@ def csm_speech(folder: Path, size: Size) -> Contest:
 
 def cosmos3_film(folder: Path, size: Size) -> Contest:
     """Video and sound of the ids that diffusers makes of a text."""
-    pipeline = cosmos3.build_pipeline(folder, 0, sizes=size.parts)
+    pipeline = cosmos3.build_pipeline(folder, size.seed, sizes=size.parts)
     steps, side = size.asked["steps"], size.asked["side"]
     texts = [" ".join(cosmos3.WORDS[3 + i : 9 + 2 * i]) for i in range(8)]
     tokens = [cosmos3.film(pipeline, text, seed=0, num_inference_steps=1).tokens for text in texts]
@@ -137,7 +144,7 @@ def cosmos3_film(folder: Path, size: Size) -> Contest:
 
 
 def flux_image(folder: Path, size: Size) -> Contest:
-    pipeline = flux.build(folder, 0, sizes=size.parts)
+    pipeline = flux.build(folder, size.seed, sizes=size.parts)
     steps, side = size.asked["steps"], size.asked["side"]
     call = {"num_inference_steps": steps, "height": side, "width": side, "max_sequence_length": flux.T5_LENGTH}
 
@@ -156,7 +163,7 @@ def flux_image(folder: Path, size: Size) -> Contest:
 
 
 def wan_video(folder: Path, size: Size) -> Contest:
-    pipeline = wan.build(folder, 0, sizes=size.parts)
+    pipeline = wan.build(folder, size.seed, sizes=size.parts)
     steps, side = size.asked["steps"], size.asked["side"]
     call = {"num_inference_steps": steps, "height": side, "width": side, "max_sequence_length": wan.TEXT_LENGTH}
 

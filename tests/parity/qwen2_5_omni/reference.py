@@ -53,6 +53,7 @@ class Case:
     sample_codes: bool = False
     eos: int = EOS
     codec_end: int = CODEC_END
+    codec_pad: int = CODEC_PAD
     max_text: int = 12
     max_codes: int = 30
 
@@ -217,7 +218,7 @@ def record(model: Any, case: Case, *, seed: int, voice: str = VOICES[0], pad_one
         seed=seed,
         crossed=seen,
         text=[_until(row, {case.eos}) for row in sequences[:, inputs["input_ids"].shape[1] :].tolist()],
-        codes=[_until(row, {CODEC_PAD, case.codec_end}) for row in codes[0].tolist()],
+        codes=[_until(row, {case.codec_pad, case.codec_end}) for row in codes[0].tolist()],
         waves=[wave.reshape(-1) for wave in (waves if isinstance(waves, list) else [waves])],
     )
 
@@ -245,7 +246,7 @@ def _options(case: Case) -> dict[str, Any]:
         "thinker_eos_token_id": case.eos,
         "talker_max_new_tokens": case.max_codes,
         "talker_do_sample": case.sample_codes,
-        "talker_eos_token_id": [CODEC_PAD, case.codec_end],
+        "talker_eos_token_id": [case.codec_pad, case.codec_end],
         **(sampled if case.sample_text else {}),
     }
 

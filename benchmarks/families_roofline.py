@@ -1,0 +1,30 @@
+"""What this machine can do at most: the rate of its matrix products, and what a request asks for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+SHAPES = ((128, 512, 512), (512, 512, 1536), (1024, 1024, 1024))  # rows, columns in, columns out
+
+
+def product_rate(repeats: int = 15) -> float:
+    """The best float32 operations a second of `linear` over several shapes, with torch's threads."""
+    best = 0.0
+    for rows, inner, outer in SHAPES:
+        x, weight = torch.randn(rows, inner), torch.randn(outer, inner)
+        for _ in range(repeats):
+            start = time.perf_counter()
+            torch.nn.functional.linear(x, weight)
+            best = max(best, 2 * rows * inner * outer / (time.perf_counter() - start))
+    return best
+
+
+def operations(run: Callable[[], object]) -> int:
+    """Operations of the matrix products, convolutions and attentions of a run."""
+    with FlopCounterMode(display=False) as counter:
+        run()
+    return int(counter.get_total_flops())
