@@ -81,8 +81,8 @@ WAN = {
 
 SIZES: Mapping[str, Mapping[str, Size]] = {
     "qwen2_5_omni": {
-        "tiny": Size(asked={"text": 12, "codes": 400}),
-        "mid": Size(parts=QWEN2_5_OMNI, asked={"text": 32, "codes": 400}),
+        "tiny": Size(asked={"text": 12, "codes": 120}),
+        "mid": Size(parts=QWEN2_5_OMNI, asked={"text": 24, "codes": 120}),
     },
     "qwen3_omni": {
         "tiny": Size(asked={"text": 12, "frames": 30}, seed=3),
