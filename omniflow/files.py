@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+if sys.platform != "win32":
+    import fcntl
+
+MOST_SECONDS = 30.0  # that one process waits for another to have written
 
 
 class WriteError(Exception):
@@ -42,7 +49,10 @@ def is_special(path: Path) -> bool:
 
 
 def _write_into(path: Path, data: bytes) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK)  # a pipe that nobody reads is an error, not a wait
+    flags = os.O_WRONLY
+    if sys.platform != "win32":
+        flags |= os.O_NONBLOCK  # a pipe that nobody reads is an error, not a wait
+    descriptor = os.open(path, flags)
     os.set_blocking(descriptor, True)
     with os.fdopen(descriptor, "wb") as file:
         file.write(data)
@@ -67,11 +77,50 @@ def _replace(path: Path, data: bytes) -> None:
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
     """Ctrl-C waits until the file is there, so that none is left half written."""
+    if sys.platform == "win32":  # which cannot hold signals back
+        yield
+        return
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def one_at_a_time(folder: Path) -> Iterator[None]:
+    """Only one process at a time is inside for a folder, which is made; the kernel lets go for one that dies.
+
+    Errors: WriteError, also when another one takes longer than `MOST_SECONDS`.
+    """
+    if sys.platform == "win32":  # which has no locks on folders
+        yield
+        return
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError as error:
+        raise WriteError(f"cannot write into {folder}: {(error.strerror or 'error').lower()}") from None
+    try:
+        _lock(descriptor, folder)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, folder: Path) -> None:
+    end = time.monotonic() + MOST_SECONDS
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > end:
+                raise WriteError(f"cannot write into {folder}: another run is writing there") from None
+            time.sleep(0.02)
+        except OSError:
+            return  # a file system without locks
+        else:
+            return
 
 
 def _umask() -> int:

@@ -9,6 +9,7 @@ import errno
 import hashlib
 import os
 import select
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -86,6 +87,9 @@ def read_bounded(path: Path, limit: int) -> bytes:
     """The first `limit` bytes of a file. A pipe or a device is read while something comes, and never waited for
     longer than `MOST_SECONDS`. Errors: OSError.
     """
+    if sys.platform == "win32":  # which has no pipes among its files
+        with path.open("rb") as plain:
+            return plain.read(limit)
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # opening a pipe waits for its writer
     with os.fdopen(descriptor, "rb", buffering=0) as file:
         parts: list[bytes] = []

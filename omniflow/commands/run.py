@@ -22,7 +22,7 @@ from omniflow.commands.threads import choose_threads
 from omniflow.commands.values import read_inputs
 from omniflow.engine import Engine
 from omniflow.errors import InputError, OmniFlowError
-from omniflow.files import WriteError, write_bytes
+from omniflow.files import WriteError, one_at_a_time, write_bytes
 from omniflow.inputs import check_inputs
 from omniflow.loading import compile, load
 from omniflow.params import read_params
@@ -146,11 +146,12 @@ def _write(engine: Engine, result: Result, out: Path, outputs: Sequence[Artefact
     names = sorted([*(file.name for file in artefacts), RECORD])
     record = {**result.record, "files": names}
     text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
-    earlier = _earlier(out) if result.state is State.DONE else set()
-    for file in (*artefacts, Artefact(name=RECORD, data=text.encode())):
-        write_bytes(out / file.name, file.data)
-    for name in earlier.difference(names):
-        (out / name).unlink(missing_ok=True)
+    with one_at_a_time(out):
+        earlier = _earlier(out) if result.state is State.DONE else set()
+        for file in (*artefacts, Artefact(name=RECORD, data=text.encode())):
+            write_bytes(out / file.name, file.data)
+        for name in earlier.difference(names):
+            (out / name).unlink(missing_ok=True)
     return record
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
 import pytest
 
-from omniflow.files import WriteError, write_bytes
+from omniflow import files
+from omniflow.files import WriteError, one_at_a_time, write_bytes
 from tests.runtime.command import cli
 
 
@@ -72,3 +75,21 @@ def test_what_cannot_be_is_one_line(
     error = capsys.readouterr().err
     assert error.startswith("omniflow: ")
     assert error.count("\n") == 1
+
+
+def test_two_runs_never_write_into_one_folder_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = (
+        "import sys, time, pathlib; from omniflow.files import one_at_a_time\n"
+        "with one_at_a_time(pathlib.Path(sys.argv[1])):\n    print('inside', flush=True); time.sleep(60)"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    other = subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE, env=environment)
+    assert other.stdout is not None
+    assert other.stdout.readline() == b"inside\n"
+    monkeypatch.setattr(files, "MOST_SECONDS", 0.1)
+    with pytest.raises(WriteError, match="another run is writing there"), one_at_a_time(tmp_path):
+        raise AssertionError("two at once")
+    other.kill()
+    other.communicate()
+    with one_at_a_time(tmp_path), pytest.raises(WriteError), one_at_a_time(tmp_path):
+        raise AssertionError("two at once")
