@@ -25,7 +25,10 @@ import omniflow
 from omniflow.verification.compare import compare_outputs
 from omniflow_compiler.pipeline import Options, compile_file
 from omniflow_compiler.render import render_report
+from tests.experts.lean import models as llama
 from tests.parity import diffusion
+from tests.parity.cosmos3 import reference as cosmos3
+from tests.parity.csm import reference as csm
 from tests.parity.flux import reference as flux
 from tests.parity.qwen2_5_omni import reference as qwen2_5
 from tests.parity.qwen2_5_omni import running as run_qwen2_5
@@ -115,6 +118,28 @@ def _wan(folder: Path) -> Prepared:
     return "wan/video.program.yaml", values, {"prompt": diffusion.PROMPTS[0], "frames": 5, **SMALL}, {}
 
 
+def _csm(folder: Path) -> Prepared:
+    csm.build(folder, 0)
+    case = csm.cases()["text"]
+    plain = {f"speak.{loop}temperature": 0.0 for loop in ("", "deepen.")}
+    params = {**plain, "speak.max_tokens": case.max_frames}
+    return "csm/tensors.program.yaml", {"weights": str(folder)}, {"tokens": torch.tensor(case.prompts[0])}, params
+
+
+def _cosmos3(folder: Path) -> Prepared:
+    cosmos3.build(folder, 0)
+    values = {"weights": str(folder), "steps": "4", "max_tokens": "12"}
+    inputs = {"prompt": "a red robot cat jumps over the river", "frames": 5, **SMALL}
+    return "cosmos3/film.program.yaml", values, inputs, {}
+
+
+def _llama(folder: Path) -> Prepared:
+    llama.make("llama", folder)
+    diffusion.word_tokenizer(begins=False, most=256).save_pretrained(folder)
+    values = {"weights": str(folder), "dtype": "float32", "max_tokens": "24"}
+    return "llama/tokens.program.yaml", values, {"tokens": llama.prompts(1)[0]}, {}
+
+
 def _null(name: str) -> Callable[[Path], Prepared]:
     return lambda _folder: (f"null/{name}.program.yaml", {}, {"prompt": "Why is the sky blue?"}, {})
 
@@ -124,6 +149,9 @@ FAMILIES: Mapping[str, Callable[[Path], Prepared]] = {
     "null.image": _null("image"),
     "qwen2_5_omni": _qwen2_5,
     "qwen3_omni": _qwen3,
+    "csm": _csm,
+    "cosmos3": _cosmos3,
+    "llama": _llama,
     "flux": _flux,
     "wan": _wan,
 }
