@@ -6,11 +6,11 @@ here imports torch until it is used.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # as in `typing`, which takes long to import
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
     from omniflow.batcher import Limits
     from omniflow.catalog import UnknownSpec
     from omniflow.engine import Engine
@@ -51,6 +51,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'omniflow' has no attribute {name!r}")
+    from importlib import import_module
+
     return getattr(import_module(_HOMES[name]), name)
 
 

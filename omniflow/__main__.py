@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 from collections.abc import Sequence
-
-from omniflow.commands.guard import guarded, leave_when_interrupted, open_what_is_closed
 
 
 def main() -> None:
     """Runs the command line that the process was started with."""
-    leave_when_interrupted()
+    try:  # Ctrl-C may come while what handles it is imported
+        from omniflow.commands.guard import leave_when_interrupted, open_what_is_closed
+
+        leave_when_interrupted()
+    except KeyboardInterrupt:
+        print("omniflow: interrupted", file=sys.stderr)
+        sys.exit(130)
     open_what_is_closed()
-    arguments = sys.argv[1:]
+    _main(sys.argv[1:])
+
+
+def _main(arguments: list[str]) -> None:
     if arguments[:1] == ["check"]:
         from omniflow.commands.remembered import recall
 
         answer = recall(arguments)
         if answer is not None:
+            from omniflow.commands.guard import guarded
+
             guarded(lambda: _repeat(*answer))
         if len(arguments) > 1 and not any(argument.startswith("-") for argument in arguments):
             _check(arguments[1:])
@@ -35,8 +43,11 @@ def _repeat(code: int, output: str, errors: str) -> None:
 
 def _check(specs: Sequence[str]) -> None:
     """A check without options needs no parser of the command line, which takes longer to import than the check."""
+    import gc
+
     gc.disable()  # the process ends with its answer, before there is anything to collect
     from omniflow.commands.check import check_specs
+    from omniflow.commands.guard import guarded
     from omniflow.commands.selection import Selection
 
     guarded(lambda: sys.exit(check_specs([Selection(spec=spec) for spec in specs], format="text")))
