@@ -8,7 +8,7 @@ from omniflow_compiler.digraph import connected_parts
 from omniflow_compiler.graph import Edge, Node, ProgramGraph
 from omniflow_compiler.passes.branches import may_run_together
 from omniflow_compiler.passes.caps import is_capped
-from omniflow_compiler.passes.network import counted_axes, lag_of, links_of, scale_of
+from omniflow_compiler.passes.network import ITEMS_OF, counted_axes, lag_of, links_of, scale_of
 from omniflow_compiler.passes.types import Types
 from omniflow_compiler.waiting import Circle, Wait, find_circles, held_whole
 
@@ -24,7 +24,7 @@ def check_deadlock(graph: ProgramGraph, types: Types, report: Report) -> None:
     edges = {edge.key: edge for edge in graph.edges}
     for circle in find_circles(links):
         is_blocked = any(not wait.forward or wait.link.tokens for wait in circle)
-        if is_blocked and may_run_together(graph, (wait.start for wait in circle)):
+        if is_blocked and may_run_together(graph, (wait.start.removeprefix(ITEMS_OF) for wait in circle)):
             _Circle(circle, edges, graph, types).report(report)
     held = sorted(held_whole(links, items=False))
     unbounded = _unbounded(graph, types) if held else set()

@@ -12,6 +12,8 @@ from omniflow_compiler.passes.types import Types
 from omniflow_compiler.types import Axis, Type
 from omniflow_compiler.waiting import Link, held_whole, least_capacities
 
+ITEMS_OF = "items of "  # before the name of a node that gives whole items: what sends them on, and then their ends
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needs:
@@ -43,19 +45,20 @@ def _links(graph: ProgramGraph, types: Types) -> Iterator[Link]:
         if not edge.spec.streams or not (is_piecewise or source.each) or not _reads_pieces(edge, graph):
             yield Link(key=edge.key, source=edge.source_node, target=edge.target_node, need="whole")
             continue
-        written = edge.attribute("capacity", 0)
         by_items = takes_items(edge, graph)
-        scale = scale_of(edge, types)
-        lag = 0 if by_items else lag_of(edge)
+        sends = edge.source_node if by_items or is_piecewise else f"{ITEMS_OF}{edge.source_node}"
+        if sends != edge.source_node:
+            yield Link(key=edge.key, source=edge.source_node, target=sends, need="item")
+        written, scale = edge.attribute("capacity", 0), scale_of(edge, types)
         yield Link(
             key=edge.key,
-            source=edge.source_node,
+            source=sends,
             target=edge.target_node,
-            need="elements" if not by_items and is_piecewise else "item",
-            lag=math.ceil((1 + lag) / scale) - 1,
+            need="item" if by_items else "elements",
+            lag=math.ceil((1 + (0 if by_items else lag_of(edge))) / scale) - 1,
             tokens=1 if edge.is_back else 0,
             capacity=max(1, math.ceil(written / scale)),
-            counts_items=by_items or not is_piecewise,
+            counts_items=by_items,
             is_fixed=bool(written),
         )
 
