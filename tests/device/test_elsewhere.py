@@ -58,10 +58,8 @@ def on_cpu(value: Any) -> Any:
     return [on_cpu(part) for part in value] if isinstance(value, list | tuple) else value
 
 
-def num_batches(engine: Engine) -> float:
-    totals = engine.metrics.totals
-    batches = {name: n for name, n in totals.items() if name[0] == "omniflow_batches_total"}
-    return sum(n for (_, labels), n in batches.items() if ("kind", "op") not in labels)
+def num_batches(engine: Engine) -> int:
+    return sum(batches.count for (_, kind), batches in engine.metrics.batches.items() if kind != "op")
 
 
 @pytest.mark.hf
