@@ -186,7 +186,7 @@ class Engine:
 
     def hold(self, request_id: int, *, is_held: bool) -> None:
         """Holds back what feeds a request's outputs, or lets it go on; between steps or from a listener."""
-        request = self.running.get(request_id)
+        request = self._find(request_id)
         for outlet in request.outlets.values() if request is not None else ():
             outlet.set_full(is_held)
 
@@ -269,9 +269,12 @@ class Engine:
         for request_id, is_held in self.mail.holds():
             self.hold(request_id, is_held=is_held)
         for request_id, reason in self.mail.ends(now):
-            request = self.running.get(request_id) or self.lobby.waiting.get(request_id)
+            request = self._find(request_id)
             if request is not None:
                 self.conductor.endings.end(request, State.CANCELLED, reason)
+
+    def _find(self, request_id: int) -> Request | None:
+        return self.running.get(request_id) or self.lobby.waiting.get(request_id)
 
     def _admit(self) -> None:
         """As many at once as the limits allow."""

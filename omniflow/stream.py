@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from omniflow.values import Value, concat, cut, is_starred
@@ -54,7 +54,7 @@ class Outlet:
         self.earlier: dict[int, int] = {}  # the same of the time before the request began anew
         if before is not None:
             self.first, self.is_full = before.first, before.is_full
-            self.earlier = {**before.earlier, **before.told}
+            self.earlier = _furthest(before.earlier, before.told)
             if before.first is not None:
                 self._hear()
             if before.is_full and writer is not None:
@@ -115,3 +115,13 @@ class Outlet:
         if is_starred(self.spec.type):
             return values
         return values[0] if values else concat([], self.spec.type)
+
+
+def _furthest(*told: Mapping[int, int]) -> dict[int, int]:
+    """What a listener has by now of each item, whichever of a request's beginnings came further."""
+    found: dict[int, int] = {}
+    for counts in told:
+        for item, count in counts.items():
+            known = found.get(item, 0)
+            found[item] = -1 if -1 in (known, count) else max(known, count)
+    return found

@@ -11,6 +11,7 @@ import torch
 import omniflow
 from omniflow import Engine, Limits
 from omniflow.bind import bind
+from omniflow.kv import ExtentLedger
 from omniflow.roles import DecoderRows, SequenceState, StepResult, TokenRows
 from tests.runtime.program import speech
 
@@ -30,6 +31,11 @@ class FaultyLanguage:
     @property
     def start_ids(self) -> Sequence[int]:
         return tuple(self.expert.start_ids)
+
+    @property
+    def arena(self) -> ExtentLedger:
+        arena: ExtentLedger = self.expert.arena
+        return arena
 
     def open(self, conditions: Mapping[str, torch.Tensor], *, max_positions: int) -> SequenceState | None:
         state: SequenceState | None = self.expert.open(conditions, max_positions=max_positions)

@@ -1,7 +1,9 @@
-"""Submit, step, cancel, hold and break in any order: every request ends once and all is freed."""
+"""Submit, step, cancel, hold, preempt and break in any order: every request ends once and all is freed."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import torch
@@ -10,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 import omniflow
-from omniflow import Limits, Piece, State
+from omniflow import Limits, Piece, Schedule, State
 from omniflow.bind import bind
 from omniflow.roles import TokenRows
 from tests.runtime.faults import FaultyLanguage
@@ -22,35 +24,55 @@ BROKEN = "zzz"  # prompts that begin so break the thinker after a few tokens
 def is_broken(row: TokenRows) -> bool:
     """Rows of broken prompts are known by their length: no other prompt is opened for so many positions."""
     sequence: Any = row.sequence
-    return len(sequence.past) > 400 and sequence.num_cached > 5
+    return len(sequence.past) > 90 and sequence.num_cached > 5
+
+
+@cache
+def crowded() -> Schedule:
+    """A cache for hardly more than one request."""
+    return replace(speech(), caches=tuple(replace(cache, max_bytes=128 * 64) for cache in speech().caches))
 
 
 class Serving(RuleBasedStateMachine):
+    aside_bytes = 1 << 20
+
     def __init__(self) -> None:
         super().__init__()
-        thinker = FaultyLanguage(bind(speech()).experts["thinker"], is_broken, "raise")
-        self.engine = omniflow.load(
-            speech(), experts={"thinker": thinker}, limits=Limits(width=3, running=4, step_tokens=9, min_prefill=2)
-        )
+        thinker = FaultyLanguage(bind(crowded()).experts["thinker"], is_broken, "raise")
+        limits = Limits(width=3, running=4, step_tokens=9, min_prefill=2, aside_bytes=self.aside_bytes)
+        self.engine = omniflow.load(crowded(), experts={"thinker": thinker}, limits=limits)
         self.live: dict[int, tuple[str, int]] = {}
         self.pieces: dict[int, list[Piece]] = {}
         self.ended: dict[int, State] = {}
         self.cancelled: set[int] = set()
 
-    @rule(prompt=st.sampled_from(PROMPTS), seed=st.integers(0, 1), breaks=st.booleans(), late=st.booleans())
-    def submit(self, prompt: str, seed: int, breaks: bool, late: bool) -> None:
+    @rule(
+        prompt=st.sampled_from(PROMPTS),
+        seed=st.integers(0, 1),
+        breaks=st.booleans(),
+        late=st.booleans(),
+        priority=st.integers(0, 2),
+    )
+    def submit(self, prompt: str, seed: int, breaks: bool, late: bool, priority: int) -> None:
         pieces: list[Piece] = []
         prompt = BROKEN + prompt if breaks else prompt
         request = self.engine.submit(
             {"prompt": prompt},
             seed=seed,
+            priority=priority,
             listener=pieces.append,
             deadline=0.0 if late else None,
-            params={"think.max_tokens": 400} if breaks else None,
+            params={"think.max_tokens": 90} if breaks else None,
         )
         self.live[request], self.pieces[request] = (prompt, seed), pieces
         if late:
             self.cancelled.add(request)
+
+    @rule(prompts=st.permutations(PROMPTS[:3]), count=st.integers(5, 40))
+    def overtake(self, prompts: list[str], count: int) -> None:
+        for priority, prompt in enumerate(prompts):
+            self.submit(prompt=prompt, seed=0, breaks=False, late=False, priority=priority)
+            self.step(count=count)
 
     @precondition(lambda self: self.live)
     @rule(count=st.integers(1, 40))
@@ -120,3 +142,11 @@ Serving.TestCase.settings = settings(
     max_examples=15, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestServing = Serving.TestCase
+
+
+class ServingAnew(Serving):
+    aside_bytes = -1  # nothing can be set aside, so that who gives way begins anew
+
+
+ServingAnew.TestCase.settings = settings(Serving.TestCase.settings, max_examples=8)
+TestServingAnew = ServingAnew.TestCase
