@@ -157,7 +157,7 @@ def _table(held: str, workload: str, runs: Runs, limit: float) -> dict[str, obje
     print(f"\n{held}, {workload}: new tokens per second, limit {limit:.0f}")
     rows: dict[str, object] = {}
     for key, rate in rates.items():
-        ratio = "" if key == OURS else f"omniflow is {rates[OURS] / rate:.2f} times this"
+        ratio = "" if key == OURS or OURS not in rates else f"omniflow is {rates[OURS] / rate:.2f} times this"
         same = "" if reference is None else _same(runs[key][0].ids, reference)
         waits = _waits(runs[key])
         every = [outcome.rate for outcome in runs[key]]
