@@ -26,12 +26,20 @@ def catalog() -> dict[str, Path]:
     return found
 
 
+def _is_there(path: Path) -> bool:
+    try:
+        path.lstat()
+    except OSError:
+        return False
+    return True
+
+
 def find_spec(name: str) -> Path:
     """The file a person means: a path as it is, otherwise a name of the catalogue. Errors: UnknownSpec."""
     if not name:
         raise UnknownSpec("the name of the spec is empty: name a file, or a program of the catalogue")
     path = Path(name)
-    if path.suffix in (".yaml", ".yml", ".json") or path.exists() or "/" in name:
+    if path.suffix in (".yaml", ".yml", ".json") or "/" in name or _is_there(path):
         return path
     known = catalog()
     if name in known:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import stat
 import sys
 import tempfile
 import time
@@ -45,7 +46,11 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 def is_special(path: Path) -> bool:
     """Whether something is there that is neither a file nor a folder."""
-    return path.exists() and not path.is_file() and not path.is_dir()
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return False
+    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
 
 
 def _write_into(path: Path, data: bytes) -> None:

@@ -140,7 +140,11 @@ def read_source(path: Path, sources: SourceSet, report: Report) -> Source | None
         text = content.decode("utf-8-sig")
     except OSError as error:
         note_file(path)
-        inside = sorted(found.name for found in path.glob("*.program.y*ml"))[:3] if path.is_dir() else []
+        inside = (
+            sorted(found.name for found in path.glob("*.program.y*ml"))[:3]
+            if isinstance(error, IsADirectoryError)
+            else []
+        )
         help = [f"name a file of it: {', '.join(f'`{name}`' for name in inside)}"] if inside else []
         reason = (error.strerror or "error").lower()
         report.add(codes.UNREADABLE, here, f"cannot read `{here.file}`: {reason}", help=help)

@@ -66,7 +66,15 @@ def holding(contents: Mapping[Path, bytes]) -> Iterator[None]:
 def _held(path: Path) -> bytes | None:
     """The text of an editor for that path, which need not be on disk."""
     held = _HELD.get()
-    return None if held is None else held.get(path.resolve())
+    return None if held is None else held.get(real_path(path))
+
+
+def real_path(path: Path) -> Path:
+    """Where a path leads; itself where its links lead in a circle."""
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError):
+        return path.absolute()
 
 
 def num_bytes(path: Path) -> int:
@@ -109,7 +117,7 @@ def note_file(path: Path, content: bytes | None = None) -> None:
     reads = _CURRENT.get()
     if reads is not None:
         name = str(path.absolute())
-        seen = _seen(name) if content is None else (str(path.resolve()), hashlib.sha256(content).hexdigest())
+        seen = _seen(name) if content is None else (str(real_path(path)), hashlib.sha256(content).hexdigest())
         reads.files.setdefault(name, seen)
 
 
@@ -122,7 +130,7 @@ def note_folder(path: Path) -> None:
 
 
 def _seen(path: str) -> tuple[str, str | None]:
-    real = Path(path).resolve()
+    real = real_path(Path(path))
     try:
         if not real.is_file() or real.stat().st_size > MAX_FILE_BYTES:
             return str(real), None

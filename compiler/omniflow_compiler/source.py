@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from omniflow_compiler.reads import real_path
+
 
 class Span(NamedTuple):
     """A range in a file as the user named it; lines and columns are 1-based, the end is exclusive."""
@@ -50,7 +52,7 @@ class SourceSet:
 
     def name_of(self, path: Path) -> str:
         """How a path is shown: relative to the working folder, or to the project when that is elsewhere."""
-        resolved = path.resolve()
+        resolved = real_path(path)
         for base in (Path.cwd(), self.root):
             if resolved.is_relative_to(base):
                 return resolved.relative_to(base).as_posix()

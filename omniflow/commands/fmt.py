@@ -97,8 +97,12 @@ def _filter(check: bool) -> int:
     from omniflow_compiler.reads import MAX_FILE_BYTES
     from omniflow_compiler.source import SourceSet
 
-    text = sys.stdin.read(MAX_FILE_BYTES)
     report, sources = Report(), SourceSet(Path.cwd())
+    try:
+        text = sys.stdin.read(MAX_FILE_BYTES)
+    except UnicodeDecodeError as error:
+        print(f"omniflow: standard input is not UTF-8: byte {error.start + 1} cannot be decoded", file=sys.stderr)
+        return 1
     name = sources.add(Path("-"), text).name
     result = _text(name, Path("-"), text, report)
     if result is None:

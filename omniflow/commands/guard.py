@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from types import FrameType
 
+OUTSIDE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR)  # the disk's say
 INTERRUPTED = 130
 
 
@@ -69,6 +70,9 @@ def _code_of(error: Exception) -> int:
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
         discard(sys.stdout)
         complain("cannot write the output: no space left on device")
+        return 1
+    if isinstance(error, OSError) and error.errno in OUTSIDE and error.filename is not None:
+        complain(f"{str(error.filename)[:200]}: {(error.strerror or 'error').lower()}")
         return 1
     from omniflow.commands.bug import report_bug
 

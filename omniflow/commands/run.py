@@ -83,8 +83,6 @@ def _find(spec: str | Path) -> Schedule:
 
 def _check_folder(out: Path) -> None:
     """Finds out before anything is loaded whether files can be written there. Errors: WriteError."""
-    if out.exists() and not out.is_dir():
-        raise WriteError(f"cannot write into {out}: it is not a folder")
     try:
         out.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=out):

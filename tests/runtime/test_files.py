@@ -63,18 +63,47 @@ def test_a_schedule_for_nobody_leaves_the_device_as_it_is(
     assert [path.name for path in tmp_path.iterdir()] == ["nobody"]
 
 
+LONG = "a" * 300
+
+
 @pytest.mark.parametrize(
-    "command", [("init", "m", "--in", "FILE"), ("check", ""), ("run", "null.speech", "--out", "FILE")]
+    "command",
+    [
+        "init m --in FOLDER/file",
+        f"init m --in FOLDER/{LONG}",
+        "run null.speech --input prompt=x --out FOLDER/file",
+        f"run null.speech --input prompt=x --out FOLDER/{LONG}",
+        f"compile null.speech -o FOLDER/{LONG}",
+        "compile null.speech -o FOLDER/loop",
+        f"graph null.speech -o FOLDER/{LONG}.svg",
+        f"fmt FOLDER/{LONG}.yaml",
+        "graph null.speech -o FOLDER/x.svg --run FOLDER/loop",
+    ],
 )
-def test_what_cannot_be_is_one_line(
-    command: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_the_disk_refuses_is_one_line(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").write_bytes(b"")
-    words = [str(tmp_path / "file") if word == "FILE" else word for word in command]
-    assert cli(*words, *(["--input", "prompt=x"] if command[0] == "run" else [])) in (1, 2)
+    (tmp_path / "loop").symlink_to("loop")
+    assert cli(*command.replace("FOLDER", str(tmp_path)).split()) in (1, 2)
     error = capsys.readouterr().err
     assert error.startswith("omniflow: ")
     assert error.count("\n") == 1
+    assert "bug" not in error
+
+
+@pytest.mark.parametrize("name", [f"{LONG}.yaml", "loop.yaml", "folder"])
+def test_a_spec_that_cannot_be_read_is_a_finding(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "loop.yaml").symlink_to("loop.yaml")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "a.program.yaml").write_text("omniflow: 1\n")
+    assert cli("check", str(tmp_path / name)) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("error[OF1001]")
+    assert ("`a.program.yaml`" in error) == (name == "folder")
+
+
+def test_names_of_nothing_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli("check", "") == 2
+    assert "is empty" in capsys.readouterr().err
 
 
 def test_two_runs_never_write_into_one_folder_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
