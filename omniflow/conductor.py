@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from omniflow.agenda import Agenda
 from omniflow.batcher import Batcher
 from omniflow.endings import Endings, describe
 from omniflow.execution import Outcome
 from omniflow.loops.ar_decode import POOL, TURN
 from omniflow.loops.base import BadResult, Done, Unit, Wait
-from omniflow.node import Agenda, Lane, NodeRun, expert_of
+from omniflow.node import Lane, NodeRun, expert_of
 from omniflow.pool import NeverFits
 from omniflow.preemption import Preemption
 from omniflow.request import Request, State

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from omniflow.agenda import Agenda
 from omniflow.batcher import Batcher
 from omniflow.loops.base import Unit
-from omniflow.node import Agenda, Lane, NodeRun
+from omniflow.node import Lane, NodeRun
 from omniflow.request import Request, State
 from omniflow.rooms import Rooms
 

@@ -1,4 +1,9 @@
-"""The engine: runs many requests at once, a batch of work units at a time. `Engine.step` is the whole of it."""
+"""The engine: runs many requests at once, a batch of work units at a time. `Engine.step` is the whole of it.
+
+Where to read on: requests wait in the `lobby`; what clients ask of them comes by `mail`; the `conductor` asks their
+nodes for units and folds results in (`endings`: how they end; `rooms` and `preemption`: who waits for a cache and who
+gives one up); the `batcher` chooses whose turn it is; the executor (`execution`) calls the expert.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +11,10 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
 from omniflow.admission import reason_to_refuse
+from omniflow.agenda import Agenda
 from omniflow.batcher import Batcher, Limits
 from omniflow.bind import Bound
+from omniflow.census import count_live
 from omniflow.conductor import Conductor
 from omniflow.endings import describe
 from omniflow.errors import InputError
@@ -17,7 +24,6 @@ from omniflow.inputs import check_inputs, check_outputs
 from omniflow.lobby import Lobby
 from omniflow.mail import Mail
 from omniflow.metrics import Metrics
-from omniflow.node import Agenda
 from omniflow.params import check_params
 from omniflow.pump import Mailbox, Pump
 from omniflow.record import result_of, stall_of
@@ -210,16 +216,8 @@ class Engine:
 
     @property
     def live(self) -> int:
-        """What is held for requests, counted anew: lanes, ready units, memories of turns that are not done, elements in
-
-        channels, leases. 0 when idle.
-        """
-        runs = [run for request in self.running.values() for run in request.nodes]
-        lanes = sum(len(run.lanes) for run in runs)
-        held = sum(channel.recount() for run in runs for channels in run.inputs.values() for channel in channels)
-        ready = sum(len(group.units) for group in self.batcher.groups.values())
-        ready += sum(len(request.memories) for request in self.running.values())
-        return lanes + held + ready + self.conductor.rooms.num_waiting + self.bound.pools.live
+        """What is held for requests, counted anew (`census`). 0 when idle."""
+        return count_live(self)
 
     @property
     def kept(self) -> int:

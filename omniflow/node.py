@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import time
-from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from omniflow.batcher import Readiness
+from omniflow.agenda import Agenda
 from omniflow.channel import VALUE, Channel, Sink
 from omniflow.loops.base import Emit, Loop, Start, Stream, Unit
 from omniflow.rng import Source
@@ -34,24 +32,6 @@ class BoundNode:
     wanted: frozenset[str]
     starred: frozenset[str]  # output ports that carry items
     onward: frozenset[str]  # nodes behind it, and itself, that remember from turn to turn
-
-
-class Agenda:
-    """What the engine must look at before its next batch."""
-
-    __slots__ = ("_born", "clock", "lanes", "nodes", "recheck", "trace")
-
-    def __init__(self, trace: Trace | None) -> None:
-        self.lanes: deque[Lane] = deque()
-        self.nodes: deque[NodeRun] = deque()
-        self.recheck: deque[Readiness] = deque()  # requests whose deferred units may have become due
-        self.trace = trace
-        self.clock = 0.0  # of this step
-        self._born = time.perf_counter()
-
-    def now(self) -> float:
-        """Seconds since the engine was made."""
-        return time.perf_counter() - self._born
 
 
 class Lane:

@@ -9,7 +9,8 @@ from omniflow.values import Value, concat, cut, is_starred
 from omniflow_compiler.schedule import Output
 
 if TYPE_CHECKING:
-    from omniflow.node import Agenda, NodeRun
+    from omniflow.agenda import Agenda
+    from omniflow.node import NodeRun
     from omniflow.request import Request, Result
 
 

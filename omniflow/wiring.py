@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Container, Sequence
 
+from omniflow.agenda import Agenda
 from omniflow.batcher import Readiness
 from omniflow.bind import Bound
 from omniflow.bounds import is_on
 from omniflow.channel import ITEMS, PIECES, VALUE, Channel, Sink
 from omniflow.faults import Faults
 from omniflow.feedback import Feedback, initial_value
-from omniflow.node import Agenda, BoundNode, NodeRun
+from omniflow.node import BoundNode, NodeRun
 from omniflow.request import Request
 from omniflow.stream import Outlet
 from omniflow.values import Value, length

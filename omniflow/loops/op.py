@@ -63,7 +63,8 @@ class RunOp(Loop[Running]):
             window = stream.next()
             if window is None:
                 return self._unit(state, {}, is_end=True) if stream.is_over else stream.wait
-            rests_on = None if window.is_last or stream.available() else stream.port
+            has_more = window.is_last or (not stream.channel.is_plain and stream.available() > 0)
+            rests_on = None if has_more else stream.port
             return self._unit(state, {stream.port: window}, is_end=stream.is_over, rests_on=rests_on)
         return self._next_aligned(state)
 
