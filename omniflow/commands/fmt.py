@@ -100,8 +100,9 @@ def _filter(check: bool) -> int:
     report, sources = Report(), SourceSet(Path.cwd())
     try:
         text = sys.stdin.read(MAX_FILE_BYTES)
-    except UnicodeDecodeError as error:
-        print(f"omniflow: standard input is not UTF-8: byte {error.start + 1} cannot be decoded", file=sys.stderr)
+        text.encode()
+    except UnicodeError:  # as it is read, or, where Python lets such bytes through, as it is written again
+        print("omniflow: standard input is not UTF-8", file=sys.stderr)
         return 1
     name = sources.add(Path("-"), text).name
     result = _text(name, Path("-"), text, report)

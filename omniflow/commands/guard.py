@@ -71,6 +71,9 @@ def _code_of(error: Exception) -> int:
         discard(sys.stdout)
         complain("cannot write the output: no space left on device")
         return 1
+    if isinstance(error, FileNotFoundError) and error.filename is None:
+        complain("the working folder is not there any more; change to another one")
+        return 1
     if isinstance(error, OSError) and error.errno in OUTSIDE and error.filename is not None:
         complain(f"{str(error.filename)[:200]}: {(error.strerror or 'error').lower()}")
         return 1

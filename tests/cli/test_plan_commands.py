@@ -130,6 +130,13 @@ def test_fmt_is_a_filter_too(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "omniflow: 1\nkind: card\n")
 
 
+@pytest.mark.parametrize("errors", ["strict", "surrogateescape"])
+def test_fmt_says_that_its_input_is_not_utf_8(errors: str, tmp_path: Path) -> None:
+    made = f"io.TextIOWrapper(io.BytesIO(b'caf\\xe9'), encoding='utf-8', errors='{errors}')"
+    done = run_python("-c", f"import sys, io; sys.stdin = {made}; {LAUNCH}", "fmt", "-", folder=tmp_path)
+    assert (done.returncode, done.stderr) == (1, "omniflow: standard input is not UTF-8\n")
+
+
 def test_fmt_says_of_a_file_that_is_no_spec_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "notes.txt").write_text("hello world\n")
     assert format_files([tmp_path / "notes.txt"], check=False) == 1
