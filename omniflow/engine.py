@@ -20,7 +20,7 @@ from omniflow.endings import describe
 from omniflow.errors import InputError
 from omniflow.execution import Executor
 from omniflow.faults import read_faults
-from omniflow.inputs import check_inputs, check_outputs
+from omniflow.inputs import check_inputs, check_outputs, check_turn
 from omniflow.lobby import Lobby
 from omniflow.mail import Mail
 from omniflow.metrics import Metrics
@@ -96,6 +96,7 @@ class Engine:
         """
         values, own = check_inputs(self.schedule, inputs), check_params(self.schedule, params or {})
         wanted = check_outputs(self.schedule, outputs)
+        check_turn(priority=priority, deadline=deadline)
         with self.lobby.lock:
             request = Request(
                 self.num_submitted,
@@ -272,6 +273,7 @@ class Engine:
                 self.conductor.endings.end(request, State.CANCELLED, reason)
 
     def _find(self, request_id: int) -> Request | None:
+        """A request that has not ended."""
         return self.running.get(request_id) or self.lobby.waiting.get(request_id)
 
     def _admit(self) -> None:
@@ -291,9 +293,12 @@ class Engine:
 
     def _settle(self) -> bool:
         """Nothing is ready: who waits for nobody outside waits for ever, so it fails and says for what."""
+        held = [request for request in self.running.values() if request.is_held_back]
         stalled = [request for request in self.running.values() if not request.is_held_back]
-        if self.conductor.preemption.relieve(stalled):
+        if self.conductor.preemption.relieve(stalled, held):
             return True
+        patient = self.conductor.preemption.waiting_for(held, stalled)
+        stalled = [request for request in stalled if request not in patient]
         for request in stalled:
             self.conductor.endings.end(request, State.FAILED, stall_of(request))
         return bool(stalled or (self.lobby.queue.num_ready and len(self.running) < self.limits.running))

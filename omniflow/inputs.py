@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -47,10 +48,18 @@ def check_outputs(schedule: Schedule, wanted: Sequence[str] | None) -> frozenset
         return frozenset(known)
     if isinstance(wanted, str) or not wanted:
         raise InputError(f"outputs are a list of names: {', '.join(sorted(known))}")
-    problems = [_unknown("output", name, known, schedule.program) for name in wanted if name not in known]
+    problems = [_unknown("output", name, known, schedule.program) for name in map(str, wanted) if name not in known]
     if problems:
         raise InputError("; ".join(problems))
     return frozenset(wanted)
+
+
+def check_turn(*, priority: object, deadline: object) -> None:
+    """When a request is let in and until when it may take. Errors: InputError for what nothing can be ordered by."""
+    if not isinstance(priority, int):
+        raise InputError(f"priority is a whole number, not {priority!r}")
+    if deadline is not None and (not isinstance(deadline, int | float) or math.isnan(deadline)):
+        raise InputError(f"deadline is a number of seconds, not {deadline!r}")
 
 
 def convert(spec: Input, value: Any) -> Value:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 
 class Mail:
@@ -14,18 +14,31 @@ class Mail:
         self._cancels: deque[int] = deque()
         self._holds: deque[tuple[int, bool]] = deque()
         self._deadlines: list[tuple[float, int]] = []
+        self.bell: Callable[[], None] | None = None  # rung when something comes, for whoever sleeps between steps
 
     def cancel(self, request_id: int) -> None:
         """It is to end."""
         self._cancels.append(request_id)
+        self._ring()
 
     def hold(self, request_id: int, *, is_held: bool) -> None:
         """Its client cannot take more, or can again."""
         self._holds.append((request_id, is_held))
+        self._ring()
+
+    def _ring(self) -> None:
+        bell = self.bell
+        if bell is not None:
+            bell()
 
     def expect(self, request_id: int, at: float) -> None:
         """It is to end at that time of the engine's clock."""
         heapq.heappush(self._deadlines, (at, request_id))
+
+    @property
+    def next_deadline(self) -> float | None:
+        """When the next request is to end, by the engine's clock; None for never."""
+        return self._deadlines[0][0] if self._deadlines else None
 
     def has_come(self, now: float) -> bool:
         """Whether there is something to read by now."""

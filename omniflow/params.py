@@ -26,12 +26,14 @@ def check_params(schedule: Schedule, given: Mapping[str, Any]) -> dict[str, dict
     Errors: InputError listing every name that is not there, every value that does not fit its declaration, and every
     list that lets ids through which the program was compiled to never see.
     """
+    if not isinstance(given, Mapping):
+        raise InputError(f"params are a mapping of node.attribute to values: got {type(given).__name__}")
     known = known_params(schedule)
     found: dict[str, dict[str, Any]] = {}
     problems = []
     for key, value in given.items():
         if key not in known:
-            problems.append(f"{schedule.program} has no param {key}; {_hint(key, known)}")
+            problems.append(f"{schedule.program} has no param {key}; {_hint(str(key), known)}")
             continue
         node, name, attribute = known[key]
         try:

@@ -32,11 +32,18 @@ class Preemption:
         if below:
             self.evict(min(below, key=_lowest), expert)
 
-    def relieve(self, stalled: Sequence[Request]) -> bool:
+    def relieve(self, stalled: Sequence[Request], held: Sequence[Request]) -> bool:
         """Where all that is left waits for room, one that holds some of it gives it up. Returns whether there was one.
 
-        It may be its own neighbour: what it holds can lie in the middle of the room that it still needs.
+        Those whose clients do not read, the `held`, have no use for theirs and come first. It may be its own neighbour:
+        what it holds can lie in the middle of the room that it still needs.
         """
+        missing = [expert for request in stalled for expert in request.missing]
+        for expert in missing:
+            idle = [request for request in held if request.is_evictable(expert)]
+            if idle:
+                self.evict(min(idle, key=_lowest), expert)
+                return True
         lanes = [lane for request in stalled for run in request.nodes for lane in run.lanes.values()]
         holders = {
             lane.node.request.id: (lane.node.request, lane.node.bound.expert)
@@ -46,6 +53,14 @@ class Preemption:
         if holders:
             self.evict(*min(holders.values(), key=lambda holder: _lowest(holder[0])))
         return bool(holders)
+
+    @staticmethod
+    def waiting_for(held: Sequence[Request], stalled: Sequence[Request]) -> list[Request]:
+        """Those of the stalled that wait for room which one of the held has, or one that waits for such room."""
+        found = list(held)
+        for holder in found:  # grows meanwhile
+            found += [r for r in stalled if r not in found and any(map(holder.holds_cache_of, r.missing))]
+        return found[len(held) :]
 
     def evict(self, request: Request, expert: Any) -> None:
         """Takes a request's room on an expert: its sequences wait for room again, or all of it begins anew."""

@@ -7,6 +7,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from omniflow.stream import Ended, Piece
@@ -34,9 +35,9 @@ class Mailbox:
     def put(self, piece: Piece) -> None:
         """In the engine's thread: a piece came."""
         self.pieces.append(piece)
-        if len(self.pieces) >= self.capacity and not self.is_full:
+        if len(self.pieces) >= self.capacity:
             self.is_full = True
-            self.engine.hold(self.request, is_held=True)
+            self.engine.hold(piece.request, is_held=True)  # again and again: one that let it go on may come late
 
     def take(self) -> Piece:
         """In the event loop: the oldest piece."""
@@ -88,12 +89,13 @@ class Pump:
 
     async def _drive(self) -> None:
         loop = asyncio.get_running_loop()
+        self.engine.mail.bell = lambda: loop.call_soon_threadsafe(self.work.set)
         try:
             while self.boxes:
                 is_busy = await loop.run_in_executor(self.thread, self._steps)
                 self._deliver()
                 if not is_busy and self.boxes:
-                    await self.work.wait()
+                    await self._sleep()
                 self.work.clear()
         except BaseException as error:
             for box in self.boxes.values():
@@ -101,9 +103,17 @@ class Pump:
                 box.news.set()
             raise
         finally:
+            self.engine.mail.bell = None
             for request in self.boxes:
                 self.engine.cancel(request)
             self.boxes.clear()
+
+    async def _sleep(self) -> None:
+        """Until somebody wants something or a deadline passes."""
+        at = self.engine.mail.next_deadline
+        with suppress(TimeoutError):
+            async with asyncio.timeout(None if at is None else max(at - self.engine.now(), 0.0)):
+                await self.work.wait()
 
     def _steps(self) -> bool:
         """In the engine's thread: steps for a slice of time; False when there is nothing to do."""

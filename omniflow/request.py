@@ -12,6 +12,7 @@ import torch
 from omniflow.admission import bytes_of
 from omniflow.batcher import Readiness
 from omniflow.bounds import MOST_TOKENS, evaluate, most_tokens
+from omniflow.loops.ar_decode import POOL, TURN
 from omniflow.loops.base import Memory
 from omniflow.node import NodeRun
 from omniflow.sessions import Session
@@ -111,7 +112,17 @@ class Request:
             return False
         if any(lane.is_stuck for run in self.nodes for lane in run.lanes.values()):
             return False
+        return self.holds_cache_of(expert)
+
+    def holds_cache_of(self, expert: Any) -> bool:
+        """Whether it has room in that expert's cache."""
         return any(run.bound.expert is expert and run.may_hold_cache for run in self.nodes)
+
+    @property
+    def missing(self) -> list[Any]:
+        """The experts in whose caches it waits for room, or for its turn to gather some."""
+        lanes = (lane for run in self.nodes for lane in run.lanes.values())
+        return [lane.node.bound.expert for lane in lanes if lane.waits_on in (POOL, TURN)]
 
     @property
     def num_units(self) -> int:

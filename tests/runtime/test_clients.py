@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from omniflow import Ended, Engine, InputError, Limits, Piece, State
+from omniflow.pump import Mailbox
 from tests.runtime.program import PROMPTS, alone, engine
 
 
@@ -123,5 +124,47 @@ def test_wrong_inputs_are_an_error_before_the_first_event() -> None:
     async def main() -> None:
         with pytest.raises(InputError, match="prompt"):
             await anext(engine().stream({}))
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("way", ["deadline", "cancel"])
+def test_a_request_whose_client_does_not_read_ends_when_it_must(way: str) -> None:
+    async def main() -> None:
+        running = engine()
+        stream = running.stream({"prompt": PROMPTS[0]}, capacity=2, deadline=0.3 if way == "deadline" else None)
+        await anext(stream)
+        await asyncio.sleep(0.1)  # by now the box is full and the engine sleeps
+        assert running.running
+        if way == "cancel":
+            await asyncio.to_thread(running.cancel, 0)
+        for _ in range(200):
+            if running.is_idle:
+                break
+            await asyncio.sleep(0.01)
+        assert running.live == 0
+        *_, ended = [event async for event in stream]
+        assert isinstance(ended, Ended)
+        assert ended.result.state is State.CANCELLED
+
+    asyncio.run(main())
+
+
+def test_a_box_that_is_let_go_on_too_late_holds_again() -> None:
+    """The client empties the box and fills up again before the engine hears of the first."""
+
+    async def main() -> None:
+        running = engine()
+        box = Mailbox(running, capacity=2)
+        box.request = running.submit({"prompt": PROMPTS[0]}, listener=box.put)
+        while not box.is_full:
+            running.step()
+        while box.pieces:
+            box.take()
+        for _ in range(2):
+            box.put(Piece(box.request, "text", "x", 0, ends_item=False))
+        while running.step():
+            pass
+        assert len(box.pieces) <= 6
 
     asyncio.run(main())

@@ -117,3 +117,25 @@ def test_an_expert_is_loaded_once_per_process() -> None:
 def test_only_what_the_outputs_need_is_loaded() -> None:
     names = set(bind(speech(("text",))).experts)
     assert names == {"thinker", "tokenizer"}
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"priority": "high"}, "priority is a whole number, not 'high'"),
+        ({"priority": float("nan")}, "priority is a whole number, not nan"),
+        ({"deadline": float("nan")}, "deadline is a number of seconds, not nan"),
+        ({"deadline": "soon"}, "deadline is a number of seconds, not 'soon'"),
+        ({"outputs": [1]}, "has no output 1"),
+        ({"session": "mine"}, "there is no session mine"),
+        ({"params": [("a.b", 1)]}, "params are a mapping"),
+        ({"params": {1: 2}}, "has no param 1"),
+    ],
+)
+def test_what_nothing_can_be_ordered_or_found_by_is_refused_when_it_is_submitted(
+    given: dict[str, Any], says: str
+) -> None:
+    running = engine()
+    with pytest.raises(InputError, match=says):
+        running.submit({"prompt": "Hm"}, **given)
+    assert running.is_idle

@@ -201,3 +201,46 @@ def test_the_crowded_mode_of_verify_takes_room_away() -> None:
     results = [result for result in found if result is not None]
     assert [result.state for result in results] == [State.DONE] * 4
     assert sum(result.record["preempted"]["times"] for result in results) >= 2
+
+
+@cache
+def narrow() -> Schedule:
+    """As `small`, with streams so narrow that a client that does not read stops the thinker while it holds room."""
+    channels = tuple(
+        replace(channel, capacity=2) if channel.node == "reply" else channel for channel in speech().channels
+    )
+    return replace(small(), channels=channels)
+
+
+@pytest.mark.parametrize("is_spared", [False, True], ids=["it gives its room", "the other waits"])
+def test_a_client_that_does_not_read_fails_no_other_that_waits_for_its_room(is_spared: bool) -> None:
+    running = omniflow.load(narrow())
+    silent = running.submit({"prompt": PROMPTS[0]})
+    steps(running, 20)
+    running.hold(silent, is_held=True)
+    running.running[silent].is_spared = is_spared
+    while running.step():
+        pass
+    assert running.bound.pools.live
+    other = running.submit({"prompt": PROMPTS[1]})
+    while running.step():
+        pass
+    meanwhile = running.result(other)
+    assert (meanwhile is None) == is_spared
+    running.hold(silent, is_held=False)
+    drain(running)
+    assert_same(meanwhile or running.result(other), PROMPTS[1])
+    assert_same(running.result(silent), PROMPTS[0])
+    assert running.live == 0
+
+
+def test_a_client_that_reads_again_while_its_request_waits_anew_is_heard() -> None:
+    running = engine(aside_bytes=NO_ROOM_ASIDE, running=1)
+    low = running.submit({"prompt": PROMPTS[0]})
+    steps(running, 30)
+    running.hold(low, is_held=True)
+    running.conductor.preemption.evict(running.running[low], running.bound.experts["thinker"])
+    assert low in running.lobby.waiting
+    running.hold(low, is_held=False)
+    drain(running)
+    assert_same(running.result(low), PROMPTS[0])
