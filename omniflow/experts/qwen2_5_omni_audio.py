@@ -104,8 +104,8 @@ class AudioTower(nn.Module):
         chunks = [chunk for row in rows for chunk in self._checked(row["features"]).split(self.config.chunk, dim=1)]
         lengths = [-(-chunk.shape[1] // 2) for chunk in chunks]  # after the strided convolution
         x = self._convolve(chunks)
-        is_there = torch.arange(x.shape[1], device=x.device) < torch.tensor(lengths, device=x.device)[:, None]
-        x, segments = x[is_there], Segments(lengths, device=x.device)
+        segments = Segments(lengths, device=x.device)
+        x = segments.pack(x)
         for layer in self.layers:
             x = layer(x, segments)
         frames = [-(-row["features"].shape[1] // 2) for row in rows]

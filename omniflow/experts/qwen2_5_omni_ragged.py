@@ -15,21 +15,25 @@ class Segments:
     def __init__(self, lengths: Sequence[int], *, device: torch.device) -> None:
         self._count, self._longest = len(lengths), max(lengths)
         self._is_even = min(lengths) == self._longest
-        sizes = torch.tensor(lengths, device=device)
-        self._mask = torch.arange(self._longest, device=device) < sizes[:, None]  # [S, L]
+        mask = torch.arange(self._longest) < torch.tensor(lengths)[:, None]
+        self._mask = mask.to(device)  # [S, L]
+        self._places = mask.flatten().nonzero()[:, 0].to(device)  # found here, so that no layer waits for the device
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         """Full attention inside every sequence. query, key, value: [T, heads, D]; returns [T, heads * D]."""
         wide = [self._spread(x).transpose(1, 2) for x in (query, key, value)]
         mask = None if self._is_even else self._mask[:, None, None]
         out = F.scaled_dot_product_attention(wide[0], wide[1], wide[2], attn_mask=mask).transpose(1, 2).flatten(2)
-        packed: Tensor = out.flatten(0, 1) if self._is_even else out[self._mask]
-        return packed
+        return self.pack(out)
+
+    def pack(self, wide: Tensor) -> Tensor:
+        """[S, L, ...] as [T, ...], without what no sequence has."""
+        flat: Tensor = wide.flatten(0, 1)
+        return flat if self._is_even else flat[self._places]
 
     def _spread(self, x: Tensor) -> Tensor:
         """[T, ...] as [S, L, ...]; what no sequence has is zero."""
         if self._is_even:
             return x.reshape(self._count, self._longest, *x.shape[1:])
-        wide = x.new_zeros(self._count, self._longest, *x.shape[1:])
-        wide[self._mask] = x
-        return wide
+        wide = x.new_zeros(self._count * self._longest, *x.shape[1:]).index_copy_(0, self._places, x)
+        return wide.view(self._count, self._longest, *x.shape[1:])
