@@ -32,6 +32,12 @@ def check_placement(components: Iterable[Component], report: Report) -> None:
         known = _common(component.signature.devices for component in group)
         help = [f"leave {'it' if len(group) == 1 else 'them'} on {' or '.join(known)}"] if known else []
         report.add(codes.PLACEMENT, span, f"{_named(group)} cannot be on {group[0].spec.device}", help=help)
+    for component in found:
+        bits = component.attributes.get("quantize")
+        if bits in component.signature.num_quantized and component.spec.device != "cpu":
+            span = component.spec.device_span or component.spec.name.span
+            message = f"{_named([component])} cannot be on {component.spec.device} with `quantize: {bits}`"
+            report.add(codes.PLACEMENT, span, message, help=["leave it on cpu, or leave `quantize` out"])
 
 
 def _lacks(value: str, all: Sequence[str], own: Sequence[str]) -> bool:
