@@ -24,7 +24,7 @@ _Floats = ctypes.c_void_p
 
 
 class Kind(IntEnum):
-    """How weights are held. int8: symmetric per output row, activations quantised per token as they come."""
+    """How weights are held. int8: symmetric per output row, activations as they come, per token and 64 columns."""
 
     FLOAT32 = 0
     BFLOAT16 = 1

@@ -34,6 +34,7 @@ inline int64_t words_of(Kind kind, int64_t columns) {
 
 constexpr int64_t kPairRows = 2 * kLanes;
 constexpr int64_t kPairWordBytes = 2 * 64;
+constexpr int64_t kGroupWords = 16; // int8: 64 columns of a row of x share a scale
 
 // Memory in whole huge pages: the weights are read in long runs, and small pages would miss the TLB all the time.
 class Pages {
@@ -65,7 +66,6 @@ struct Matrix {
   Pages pages;
   std::vector<float> bias;         // by packed row; empty when there is none
   std::vector<float> scale;        // int8: by packed row
-  std::vector<int32_t> correction; // int8: 128 * sum of a row, because the activations carry an offset of 128
 
   bool exists() const { return pairs > 0; }
   const uint8_t *pair(int64_t index) const { return pages.data() + index * words * kPairWordBytes; }
@@ -89,7 +89,7 @@ inline uint32_t pack_word(Kind kind, const float *row, int64_t columns, int64_t 
     const float x = row[first + i];
     if (kind == kFloat32) std::memcpy(&bits, &x, 4);
     else if (kind == kBFloat16) bits |= (uint32_t)to_bf16(x) << (16 * i);
-    else bits |= (uint32_t)(uint8_t)(int8_t)std::lrint(x / scale) << (8 * i);
+    else bits |= (uint32_t)(uint8_t)(std::lrint(x / scale) + 128) << (8 * i);
   }
   return bits;
 }
@@ -108,7 +108,7 @@ inline Matrix pack(Kind kind, const float *source, const float *bias, int64_t ro
   m.pairs = interleaved ? (rows / 2 + kLanes - 1) / kLanes : (rows + kPairRows - 1) / kPairRows;
   m.pages = Pages(m.pairs * m.words * kPairWordBytes);
   if (bias != nullptr) m.bias.assign(m.pairs * kPairRows, 0.0f);
-  if (kind == kInt8) m.scale.assign(m.pairs * kPairRows, 0.0f), m.correction.assign(m.pairs * kPairRows, 0);
+  if (kind == kInt8) m.scale.assign(m.pairs * kPairRows, 0.0f);
 #pragma omp parallel for
   for (int64_t pair = 0; pair < m.pairs; pair++)
     for (int64_t panel = 0; panel < 2; panel++)
@@ -118,31 +118,33 @@ inline Matrix pack(Kind kind, const float *source, const float *bias, int64_t ro
         const float *row = from < 0 ? nullptr : source + from * columns;
         const float scale = row == nullptr || kind != kInt8 ? 1.0f : largest(row, columns) / 127 + 1e-30f;
         uint8_t *to = m.pages.data() + pair * m.words * kPairWordBytes + panel * 64 + lane * 4;
-        int32_t total = 0;
         for (int64_t word = 0; word < m.words; word++, to += kPairWordBytes) {
-          const uint32_t bits = row == nullptr ? 0 : pack_word(kind, row, columns, word, scale);
+          const uint32_t nothing = kind == kInt8 ? 0x80808080u : 0;
+          const uint32_t bits = row == nullptr ? nothing : pack_word(kind, row, columns, word, scale);
           std::memcpy(to, &bits, 4);
-          for (int i = 0; kind == kInt8 && i < 4; i++) total += (int8_t)(bits >> (8 * i));
         }
         if (bias != nullptr && from >= 0) m.bias[packed] = bias[from];
-        if (kind == kInt8) m.scale[packed] = scale, m.correction[packed] = 128 * total;
+        if (kind == kInt8) m.scale[packed] = scale;
       }
   return m;
 }
 
-// Rows of activations as words. `scale` is per row, for int8 only.
+// Rows of activations as words. For int8, per row and group of columns: `scale`, and `start`, which takes back that the
+// weights are unsigned with an offset of 128.
 struct Activations {
   Kind kind = kFloat32;
   int64_t stride = 0; // words from row to row
   std::vector<uint32_t> words;
   std::vector<float> scale;
+  std::vector<int32_t> start;
 
   void reserve(Kind of, int64_t rows, int64_t columns) {
     kind = of;
-    stride = (words_of(of, columns) + 15) / 16 * 16;
+    stride = (words_of(of, columns) + kGroupWords - 1) / kGroupWords * kGroupWords;
     if ((int64_t)words.size() < rows * stride) words.assign(rows * stride, 0);
-    if ((int64_t)scale.size() < rows) scale.assign(rows, 1.0f);
+    if (of == kInt8) scale.resize(rows * groups()), start.resize(rows * groups());
   }
+  int64_t groups() const { return stride / kGroupWords; } // from row to row of `scale` and `start`
   uint32_t *row(int64_t index) { return words.data() + index * stride; }
   const uint32_t *row(int64_t index) const { return words.data() + index * stride; }
 };
@@ -159,18 +161,28 @@ inline void write_columns(Activations &to, int64_t row, int64_t column, const fl
   for (; i < count; i++) half[i] = to_bf16(from[i]);
 }
 
-// Writes a whole row of any kind. int8: unsigned with an offset of 128, by the row's largest magnitude.
+// Writes a whole row of any kind. int8: signed, each group by its largest magnitude, so that one large value costs the
+// others of its group their precision and not the whole row.
 inline void write_row(Activations &to, int64_t row, const float *from, int64_t columns) {
   if (to.kind != kInt8) {
     write_columns(to, row, 0, from, columns);
     if (columns % 2 && to.kind == kBFloat16) ((uint16_t *)to.row(row))[columns] = 0;
     return;
   }
-  const float scale = largest(from, columns) / 127 + 1e-30f, inverse = 1 / scale;
-  uint8_t *bytes = (uint8_t *)to.row(row);
-  for (int64_t k = 0; k < columns; k++) bytes[k] = (uint8_t)((int32_t)std::lrint(from[k] * inverse) + 128);
-  for (int64_t k = columns; k % 4; k++) bytes[k] = 128;
-  to.scale[row] = scale;
+  int8_t *bytes = (int8_t *)to.row(row);
+  int64_t group = row * to.groups();
+  for (int64_t first = 0; first < columns; first += 4 * kGroupWords, group++) {
+    const int64_t count = std::min(columns - first, 4 * kGroupWords);
+    const float scale = largest(from + first, count) / 127 + 1e-30f, inverse = 1 / scale;
+    int32_t total = 0;
+    for (int64_t k = first; k < first + count; k++) {
+      bytes[k] = (int8_t)std::lrint(from[k] * inverse);
+      total += bytes[k];
+    }
+    to.scale[group] = scale;
+    to.start[group] = -128 * total;
+  }
+  for (int64_t k = columns; k % 4; k++) bytes[k] = 0;
 }
 
 // acc += w * x for one word of every lane.
@@ -195,11 +207,11 @@ template <> struct Dot<kBFloat16> {
 
 template <> struct Dot<kInt8> {
   typedef i32x16 Sum;
-  static Sum add(Sum acc, u32x16 w, u32x16 x) { // w: four signed bytes, x: four unsigned bytes
+  static Sum add(Sum acc, u32x16 w, u32x16 x) { // w: four unsigned bytes, x: four signed bytes
 #if defined(__AVX512VNNI__)
-    return (i32x16)_mm512_dpbusd_epi32((__m512i)acc, (__m512i)x, (__m512i)w);
+    return (i32x16)_mm512_dpbusd_epi32((__m512i)acc, (__m512i)w, (__m512i)x);
 #else
-    for (int i = 0; i < 4; i++) acc += ((i32x16)(w << (24 - 8 * i)) >> 24) * (i32x16)((x >> (8 * i)) & 255u);
+    for (int i = 0; i < 4; i++) acc += (i32x16)((w >> (8 * i)) & 255u) * ((i32x16)(x << (24 - 8 * i)) >> 24);
     return acc;
 #endif
   }
@@ -213,25 +225,50 @@ constexpr int kTileRows = 12;
 constexpr int kTileRows = 2;
 #endif
 
-// out[panel][row][lane], raw sums. `ahead` are weights that will be wanted next: `lines` of them per word are fetched.
-template <Kind kind, int pairs, int rows, int lines>
-void tile(const uint8_t *w, const uint8_t *ahead, int64_t words, const uint32_t *x, int64_t stride, uint8_t *out) {
-  typename Dot<kind>::Sum acc[2 * pairs][rows] = {};
-  const int64_t pair_bytes = words * kPairWordBytes;
-  for (int64_t k = 0; k < words; k++, w += kPairWordBytes) {
-    for (int l = 0; l < lines; l++) __builtin_prefetch(ahead + (k * lines + l) * 64, 0, 2);
-    u32x16 weight[2 * pairs];
-    for (int p = 0; p < 2 * pairs; p++) weight[p] = load<u32x16>(w + (p / 2) * pair_bytes + (p % 2) * 64);
-    for (int r = 0; r < rows; r++) {
-      const u32x16 value = splat(x[r * stride + k]);
-      for (int p = 0; p < 2 * pairs; p++) acc[p][r] = Dot<kind>::add(acc[p][r], weight[p], value);
-    }
-  }
-  for (int p = 0; p < 2 * pairs; p++)
-    for (int r = 0; r < rows; r++) store(out + (p * rows + r) * 64, acc[p][r]);
+// Rows of activations that a tile reads.
+struct Rows {
+  const uint32_t *words;
+  const float *scale;
+  const int32_t *start;
+  int64_t stride, groups;
+};
+
+inline Rows rows_from(const Activations &x, int64_t row) {
+  return {x.row(row), x.scale.data() + row * x.groups(), x.start.data() + row * x.groups(), x.stride, x.groups()};
 }
 
-typedef void (*Tile)(const uint8_t *, const uint8_t *, int64_t, const uint32_t *, int64_t, uint8_t *);
+// out[panel][row][lane], sums. `ahead` are weights that will be wanted next: `lines` of them per word are fetched.
+template <Kind kind, int pairs, int rows, int lines>
+void tile(const uint8_t *w, const uint8_t *ahead, int64_t words, const Rows &x, uint8_t *out) {
+  typedef typename Dot<kind>::Sum Sum;
+  const int64_t pair_bytes = words * kPairWordBytes, run = kind == kInt8 ? kGroupWords : words;
+  f32x16 sums[2 * pairs][rows] = {};
+  for (int64_t k = 0, group = 0; k < words; group++) {
+    Sum acc[2 * pairs][rows] = {};
+    if (kind == kInt8)
+      for (int r = 0; r < rows; r++)
+        for (int p = 0; p < 2 * pairs; p++) acc[p][r] = (Sum)splat((uint32_t)x.start[r * x.groups + group]);
+    for (const int64_t end = std::min(words, k + run); k < end; k++, w += kPairWordBytes) {
+      for (int l = 0; l < lines; l++) __builtin_prefetch(ahead + (k * lines + l) * 64, 0, 2);
+      u32x16 weight[2 * pairs];
+      for (int p = 0; p < 2 * pairs; p++) weight[p] = load<u32x16>(w + (p / 2) * pair_bytes + (p % 2) * 64);
+      for (int r = 0; r < rows; r++) {
+        const u32x16 value = splat(x.words[r * x.stride + k]);
+        for (int p = 0; p < 2 * pairs; p++) acc[p][r] = Dot<kind>::add(acc[p][r], weight[p], value);
+      }
+    }
+    for (int r = 0; r < rows; r++)
+      for (int p = 0; p < 2 * pairs; p++)
+        if constexpr (kind == kInt8)
+          sums[p][r] += __builtin_convertvector(acc[p][r], f32x16) * splat(x.scale[r * x.groups + group]);
+        else
+          sums[p][r] = acc[p][r];
+  }
+  for (int p = 0; p < 2 * pairs; p++)
+    for (int r = 0; r < rows; r++) store(out + (p * rows + r) * 64, sums[p][r]);
+}
+
+typedef void (*Tile)(const uint8_t *, const uint8_t *, int64_t, const Rows &, uint8_t *);
 
 template <Kind kind, int pairs, int lines, int... rows>
 constexpr std::array<Tile, kTileRows> tiles_of(std::integer_sequence<int, rows...>) {
@@ -255,13 +292,10 @@ inline Tile tile_of(Kind kind, int64_t pairs, int64_t rows, int64_t lines) {
   return kTiles[kind][pairs == 2 ? 3 : lines][rows - 1];
 }
 
-// Sixteen finished sums of one packed panel and one row: int8 brought back to floats, bias added.
-inline f32x16 finished(const Matrix &m, int64_t packed_row, const uint8_t *raw, float row_scale) {
-  f32x16 y = load<f32x16>(raw);
-  if (m.kind == kInt8) {
-    const i32x16 total = load<i32x16>(raw) - load<i32x16>(&m.correction[packed_row]);
-    y = __builtin_convertvector(total, f32x16) * (load<f32x16>(&m.scale[packed_row]) * splat(row_scale));
-  }
+// Sixteen finished sums of one packed panel and one row: int8's rows of weights scaled, bias added.
+inline f32x16 finished(const Matrix &m, int64_t packed_row, const uint8_t *sums) {
+  f32x16 y = load<f32x16>(sums);
+  if (m.kind == kInt8) y = y * load<f32x16>(&m.scale[packed_row]);
   return m.bias.empty() ? y : y + load<f32x16>(&m.bias[packed_row]);
 }
 
@@ -271,7 +305,7 @@ constexpr int64_t kBlockRows = 10 * kTileRows;
 // For the pairs of thread `thread` of `threads`: calls `out(pair, row, first panel's sums, second panel's sums)`.
 template <class Out> void multiply(const Matrix &m, const Activations &x, int64_t rows, int thread, int threads, Out out) {
   const int64_t from = m.pairs * thread / threads, to = m.pairs * (thread + 1) / threads;
-  alignas(64) uint8_t raw[2 * kTileRows * 64];
+  alignas(64) uint8_t sums[2 * kTileRows * 64];
   for (int64_t block = 0; block < rows; block += kBlockRows) {
     const int64_t end = std::min(rows, block + kBlockRows);
     for (int64_t pair = from; pair < to;) {
@@ -284,13 +318,13 @@ template <class Out> void multiply(const Matrix &m, const Activations &x, int64_
       for (int64_t row = block; row < end; tiles--) {
         const int64_t count = (end - row + tiles - 1) / tiles; // tiles of even sizes
         const Tile run = tile_of(m.kind, pairs, count, ahead < fetched ? lines : 0);
-        run(m.pair(pair), ahead, m.words, x.row(row), x.stride, raw);
+        run(m.pair(pair), ahead, m.words, rows_from(x, row), sums);
         ahead += m.words * lines * 64;
         for (int64_t p = 0; p < pairs; p++)
           for (int64_t r = 0; r < count; r++) {
             const int64_t packed = (pair + p) * kPairRows;
-            const f32x16 first = finished(m, packed, raw + (2 * p * count + r) * 64, x.scale[row + r]);
-            const f32x16 second = finished(m, packed + kLanes, raw + ((2 * p + 1) * count + r) * 64, x.scale[row + r]);
+            const f32x16 first = finished(m, packed, sums + (2 * p * count + r) * 64);
+            const f32x16 second = finished(m, packed + kLanes, sums + ((2 * p + 1) * count + r) * 64);
             out(pair + p, row + r, first, second);
           }
         row += count;
