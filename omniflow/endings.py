@@ -80,10 +80,10 @@ class Endings:
         """A call that had been given up has come back: what its rows hold can be freed, and who went on cannot."""
         for unit in units:
             lane: Lane = unit.lane
-            lane.is_stuck = False
-            if lane.is_over:
+            lane.num_stuck -= 1
+            if lane.is_over and not lane.is_stuck:
                 self.release(lane)
-            else:
+            elif not lane.is_over:
                 self.fail(lane.node, "a call of its expert that had been given up came back and touched its state")
 
 

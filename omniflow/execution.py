@@ -96,7 +96,7 @@ class Executor:
             self._calls = None  # its thread is lost with the call
             self.stuck.append((answer, units))
             for unit in units:
-                unit.lane.is_stuck = True
+                unit.lane.num_stuck += 1
             raise Stuck(f"no answer within {seconds:g} s") from None
         if error is not None:
             raise error

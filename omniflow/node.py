@@ -38,7 +38,7 @@ class Lane:
     """One item of one node in work; nodes without `each` have a single one."""
 
     __slots__ = (
-        "has_news", "has_room", "held", "is_over", "is_queued", "is_stuck", "item", "node", "state", "unit", "waits_on",
+        "has_news", "has_room", "held", "is_over", "is_queued", "item", "node", "num_stuck", "state", "unit", "waits_on",
     )  # fmt: skip
 
     def __init__(self, node: NodeRun, item: int) -> None:
@@ -51,8 +51,13 @@ class Lane:
         self.has_room = False  # it has had a unit, and nobody has taken the room in its expert's cache since
         self.is_queued = False
         self.is_over = False
-        self.is_stuck = False  # a call that has not come back may still touch its state
+        self.num_stuck = 0  # calls that have not come back, each of which may still touch its state
         self.held: list[Emit] = []  # what must leave after earlier items
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether what it holds must stay as it is."""
+        return self.num_stuck > 0
 
 
 class NodeRun:

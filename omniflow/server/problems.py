@@ -25,6 +25,7 @@ class Gone(Exception):
 def error_body(status: int, message: str) -> JSONResponse:
     """An error as every one is told."""
     kind = HTTPStatus(status).phrase.lower().replace(" ", "_")
+    message = message.encode(errors="backslashreplace").decode()  # names that a client gave may be no UTF-8
     headers = {"retry-after": str(RETRY_SECONDS)} if status == HTTPStatus.TOO_MANY_REQUESTS else None
     return JSONResponse({"error": {"message": message, "type": kind}}, status_code=status, headers=headers)
 

@@ -143,6 +143,43 @@ def test_an_expert_that_does_not_answer_fails_its_request_and_lets_go_when_it_co
     assert torch.equal(again.outputs["audio"], other.outputs["audio"])
 
 
+class HangingEachForItself(Hanging):
+    """The same, but every call that hangs has a gate of its own."""
+
+    def __init__(self, expert: Any) -> None:
+        super().__init__(expert)
+        self.gates: list[threading.Event] = []
+
+    def step(self, rows: Sequence[TokenRows]) -> list[StepResult]:
+        if any(self.language.is_bad(row) for row in rows):
+            self.gates.append(gate := threading.Event())
+            gate.wait(20)
+        return self.language.step(rows)
+
+
+def step_until(running: Engine, live: int) -> None:
+    for _ in range(200):
+        if running.live == live:
+            return
+        running.step()
+        time.sleep(0.005)
+    raise AssertionError(f"{running.live} live, not {live}")
+
+
+def test_a_row_that_two_calls_may_still_touch_is_kept_until_both_are_back() -> None:
+    running = engine_with("thinker", HangingEachForItself, limits=Limits(unit_seconds=0.1))
+    for prompt in (PROMPTS[2], "Hm"):
+        running.submit({"prompt": prompt}, params={"think.max_tokens": 12})
+    drain(running)
+    both, alone_again = running.bound.experts["thinker"].gates  # one call of both rows, one of the first
+    assert running.live == 2
+    both.set()
+    step_until(running, 1)
+    alone_again.set()
+    step_until(running, 0)
+    running.bound.pools.check()
+
+
 def test_a_time_limit_changes_no_result() -> None:
     running = omniflow.load(speech(), limits=Limits(unit_seconds=60.0))
     ids = [running.submit({"prompt": prompt}) for prompt in PROMPTS]

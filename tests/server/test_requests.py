@@ -209,3 +209,17 @@ def test_outputs_of_a_request_may_be_chosen_without_a_server_too() -> None:
         running.submit({"prompt": "x"}, outputs=["sound"])
     with pytest.raises(omniflow.InputError, match="audio, text"):
         running.submit({"prompt": "x"}, outputs=[])
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        rb'{"inputs": {"\ud800": "x"}}',
+        rb'{"inputs": {"prompt": "x"}, "params": {"\ud800": 1}}',
+        rb'{"inputs": {"prompt": "x"}, "outputs": ["\ud800"]}',
+    ],
+)
+def test_names_that_are_no_utf8_are_told_as_they_were_written(served: Served, body: bytes) -> None:
+    answer = served.post("/v1/requests", body)
+    assert answer.status == 422
+    assert r"\ud800" in answer.error
