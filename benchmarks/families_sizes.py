@@ -82,7 +82,7 @@ WAN = {
 SIZES: Mapping[str, Mapping[str, Size]] = {
     "qwen2_5_omni": {
         "tiny": Size(asked={"text": 12, "codes": 120}),
-        "mid": Size(parts=QWEN2_5_OMNI, asked={"text": 24, "codes": 120}),
+        "mid": Size(parts=QWEN2_5_OMNI, asked={"text": 24, "codes": 150}),
     },
     "qwen3_omni": {
         "tiny": Size(asked={"text": 12, "frames": 30}, seed=3),
