@@ -38,7 +38,8 @@ class Lane:
     """One item of one node in work; nodes without `each` have a single one."""
 
     __slots__ = (
-        "has_news", "has_room", "held", "is_over", "is_queued", "item", "node", "num_stuck", "state", "unit", "waits_on",
+        "has_news", "has_room", "held", "is_over", "is_queued", "item", "node", "num_stuck", "state", "unit",
+        "waits_on",
     )  # fmt: skip
 
     def __init__(self, node: NodeRun, item: int) -> None:
