@@ -89,7 +89,11 @@ class Pump:
 
     async def _drive(self) -> None:
         loop = asyncio.get_running_loop()
-        self.engine.mail.bell = lambda: loop.call_soon_threadsafe(self.work.set)
+
+        def ring() -> None:
+            loop.call_soon_threadsafe(self.work.set)
+
+        self.engine.mail.bell = ring
         try:
             while self.boxes:
                 is_busy = await loop.run_in_executor(self.thread, self._steps)

@@ -82,7 +82,7 @@ class Sessions:
             session = self._open.get(session_id)
             if session is not None:
                 return session
-        if not isinstance(session_id, int) or not 0 <= session_id < self._num_opened:
+        if session_id not in range(self._num_opened):
             raise InputError(f"there is no session {session_id}; open one with engine.session()")
         seconds = self.limits.session_seconds
         raise InputError(
