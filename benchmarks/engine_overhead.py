@@ -65,18 +65,20 @@ def main() -> None:
     torch.set_num_threads(1)
     long = omniflow.compile(find_spec("null.speech"), outputs=["text"], params={"max_tokens": "400"})
     short = omniflow.compile(find_spec("null.speech"), outputs=["text"], params={"max_tokens": "4"})
-    figures = {
-        "width 1": measure(long, requests=1, running=1),
-        "width 32": measure(long, requests=32, running=32),
-        "1 queued": measure(short, requests=32 + 1, running=32),
-        "1,000 queued": measure(short, requests=1_000, running=32),
-        "10,000 queued": measure(short, requests=10_000, running=32),
-    }
-    for name, figure in figures.items():
+    figures: dict[str, Overhead] = {}
+    for name, schedule, requests, running in (
+        ("width 1", long, 1, 1),
+        ("width 32", long, 32, 32),
+        ("1 queued", short, 32 + 1, 32),
+        ("1,000 queued", short, 1_000, 32),
+        ("10,000 queued", short, 10_000, 32),
+    ):
+        figure = figures[name] = measure(schedule, requests=requests, running=running)
         budget = f"budget {BUDGETS_US[name]:.0f}" if name in BUDGETS_US else ""
         print(
             f"{name:<14} engine {figure.engine_us:5.1f} + loop {figure.loop_us:5.1f} us a unit  {budget:<10} "
-            f"(experts {figure.expert_us:5.1f} us, {figure.units} units, {figure.width:.1f} a batch)"
+            f"(experts {figure.expert_us:5.1f} us, {figure.units} units, {figure.width:.1f} a batch)",
+            flush=True,
         )
     if options.json:
         body = {name: asdict(figure) for name, figure in figures.items()}

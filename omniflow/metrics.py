@@ -21,7 +21,7 @@ HELP = {
     "omniflow_batches_total": "Batches that ran, by kind of their first unit and expert.",
     "omniflow_batch_units_total": "Units in those batches.",
     "omniflow_batch_seconds_total": "Seconds that those batches took.",
-    "omniflow_preemptions_total": "How often requests that ended gave their room to a higher priority.",
+    "omniflow_preemptions_total": "How often requests that ended gave up room in a cache.",
     "omniflow_preempted_units_total": "Units that were computed in vain before.",
     "omniflow_units_total": "Units of requests that ended, by node and kind.",
     "omniflow_output_elements_total": "Elements that left by outputs of requests that ended: characters, samples.",
