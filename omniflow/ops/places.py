@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -22,7 +23,7 @@ def by_role(call: Call) -> Iterator[Emit]:
     starts = [i for i, token in enumerate(tokens) if token == opens]
     turns = [
         range(start, end)
-        for start, end in zip(starts, [*starts[1:], len(tokens)], strict=True)
+        for start, end in pairwise([*starts, len(tokens)])
         if tokens[start + 1 : start + 2] == [role]
     ]
     if which != "all" and not turns:

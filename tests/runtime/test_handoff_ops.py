@@ -158,3 +158,10 @@ def test_constant_and_repeated_ids_are_tokens() -> None:
     assert _one("ids", {}, ids=[3, 4]).tolist() == [3, 4]
     assert _one("repeat_id", {"like": _rows(3)}, id=9).tolist() == [9, 9, 9]
     assert _one("repeat_id", {"like": _rows(3)}, id=9).dtype == torch.int64
+
+
+def test_tokens_in_which_no_turn_opens_have_no_turn_of_any_role() -> None:
+    values = {"tokens": torch.tensor([3, 4])}
+    assert _one("by_role", values, opens=9, role=1).tolist() == []
+    with pytest.raises(ValueError, match="there is no turn of role 1"):
+        _call("by_role", values, opens=9, role=1, which="last")
