@@ -35,6 +35,16 @@ class Limits:
     aside_bytes: int = 1 << 30
     batch_invariant: bool = False
 
+    def __post_init__(self) -> None:
+        """Errors: ValueError for a limit with which nothing could ever run."""
+        counts = {"width": self.width, "step_tokens": self.step_tokens, "min_prefill": self.min_prefill}
+        counts |= {"running": self.running, "queued": self.queued, "sessions": self.sessions}
+        for name, count in counts.items():
+            if count < 1:
+                raise ValueError(f"the limit {name} is {count}, the least is 1")
+        if self.unit_seconds is not None and not self.unit_seconds > 0:
+            raise ValueError(f"the limit unit_seconds is {self.unit_seconds:g}, and a call must be given some time")
+
 
 class Readiness:
     """Which nodes of one request have ready units, as bits by node index, and units that wait for others of it.

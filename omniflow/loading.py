@@ -14,8 +14,9 @@ from omniflow.batcher import Limits
 from omniflow.bind import bind
 from omniflow.catalog import find_spec
 from omniflow.engine import Engine
-from omniflow.errors import InputError
+from omniflow.errors import BindError, InputError
 from omniflow.plugins import load_plugins
+from omniflow_compiler.config import PROFILES
 from omniflow_compiler.quantities import is_device, parse_bytes
 from omniflow_compiler.reader import read_schedule
 from omniflow_compiler.schedule import Schedule
@@ -102,6 +103,8 @@ def load(
     trace: keep an event of every unit and transfer. Errors: BindError; ScheduleError for a
     file that is no schedule; those of `compile`.
     """
+    if profile not in PROFILES:
+        raise BindError(f"there is no profile {profile}; known profiles are {', '.join(PROFILES)}")
     return Engine(bind(_schedule(schedule), experts), limits=limits, profile=profile, trace=trace, faults=faults)
 
 

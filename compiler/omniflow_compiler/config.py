@@ -18,6 +18,8 @@ from omniflow_compiler.source import SourceSet
 from omniflow_compiler.spec import CardSpec, Name
 from omniflow_compiler.validate import validate
 
+PROFILES = ("serve", "rollout", "test")  # what a run is for
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:

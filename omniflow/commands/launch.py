@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 from omniflow.commands.arguments import BadArgument, parse_inputs, parse_pairs
 from omniflow.commands.compile import schedule_of
 from omniflow.commands.selection import Selection
+from omniflow_compiler.config import PROFILES
 
 if TYPE_CHECKING:
     from omniflow_compiler.config import Config
     from omniflow_compiler.faults import FaultSpec
     from omniflow_compiler.schedule import Schedule
-
-PROFILES = ("serve", "rollout", "test")
 
 
 def launch(

@@ -22,9 +22,7 @@ def by_role(call: Call) -> Iterator[Emit]:
     opens, role, which = int(call.params["opens"]), int(call.params["role"]), call.params.get("which", "all")
     starts = [i for i, token in enumerate(tokens) if token == opens]
     turns = [
-        range(start, end)
-        for start, end in pairwise([*starts, len(tokens)])
-        if tokens[start + 1 : start + 2] == [role]
+        range(start, end) for start, end in pairwise([*starts, len(tokens)]) if tokens[start + 1 : start + 2] == [role]
     ]
     if which != "all" and not turns:
         raise ValueError(f"there is no turn of role {role} (behind a token {opens})")

@@ -139,3 +139,17 @@ def test_what_nothing_can_be_ordered_or_found_by_is_refused_when_it_is_submitted
     with pytest.raises(InputError, match=says):
         running.submit({"prompt": "Hm"}, **given)
     assert running.is_idle
+
+
+@pytest.mark.parametrize(
+    "name", ["width", "step_tokens", "min_prefill", "running", "queued", "sessions", "unit_seconds"]
+)
+def test_a_limit_with_which_nothing_could_run_is_refused(name: str) -> None:
+    none: Any = {name: 0}
+    with pytest.raises(ValueError, match=f"the limit {name} is 0"):
+        Limits(**none)
+
+
+def test_a_profile_that_is_none_is_refused() -> None:
+    with pytest.raises(BindError, match="there is no profile rolout; known profiles are serve, rollout, test"):
+        engine(profile="rolout")
