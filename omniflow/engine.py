@@ -265,6 +265,7 @@ class Engine:
             self._read(self.agenda.clock)
 
     def _read(self, now: float) -> None:
+        """Does what has come by mail."""
         for request_id, is_held in self.mail.holds():
             self.hold(request_id, is_held=is_held)
         for request_id, reason in self.mail.ends(now):
@@ -292,7 +293,11 @@ class Engine:
                     self.conductor.endings.end(request, State.DONE)
 
     def _settle(self) -> bool:
-        """Nothing is ready: who waits for nobody outside waits for ever, so it fails and says for what."""
+        """Nothing is ready. Those whose clients do not read are `held` and go on later, and with them who is patient:
+
+        waits for room that a held one has. All others are stalled: they would wait for ever, so they fail and say for
+        what, unless one of them can give another its room.
+        """
         held = [request for request in self.running.values() if request.is_held_back]
         stalled = [request for request in self.running.values() if not request.is_held_back]
         if self.conductor.preemption.relieve(stalled, held):
