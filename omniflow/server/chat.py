@@ -34,16 +34,16 @@ class Turn(BaseModel):
 
 
 class Voice(BaseModel):
-    """How speech is wanted; its form is 16-bit PCM where it streams, WAV where it does not."""
+    """How speech is wanted."""
 
     voice: str | None = None
-    format: Literal["wav", "pcm16"] = "wav"
+    format: Literal["wav", "pcm16"] | None = Field(default=None, description="pcm16 where it streams, else wav.")
 
 
 class StreamOptions(BaseModel):
     """What else a stream tells."""
 
-    include_usage: bool = False
+    include_usage: bool = Field(default=True, description="Taken and not used: the last chunk always has it.")
 
 
 class Chat(BaseModel):
@@ -103,16 +103,17 @@ def ask_of(turns: Turns, form: Chat) -> Ask:
     """The request that a chat is. Errors: InputError."""
     if _speaks(form) and turns.audio is None:
         raise InputError("modalities: this program gives no audio")
+    due = "pcm16" if form.stream else "wav"
+    if form.audio.format not in (None, due):
+        raise InputError(f"audio.format: speech comes as {due} here: pcm16 where it streams, wav where it does not")
     inputs = turns.inputs_of([turn.model_dump() for turn in form.messages])
     if form.audio.voice is not None:
         if turns.voice is None:
             raise InputError("audio.voice: this program has one voice")
         inputs[turns.voice.name] = form.audio.voice
     params: dict[str, Any] = {}
-    for name in SAMPLING:
-        value = getattr(form, name)
-        if value is not None:
-            params |= turns.param(name, value)
+    for name, value in form.model_dump(include=set(SAMPLING), exclude_none=True).items():
+        params |= turns.param(name, value)
     most = form.max_completion_tokens or form.max_tokens
     if most is not None:
         params |= turns.param("max_tokens", most)

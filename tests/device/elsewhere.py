@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -162,6 +162,5 @@ def _inner(leaf: Any) -> Any:
 
 def _same(out: Any, tensors: Sequence[Tensor]) -> Any:
     """Results of an op that writes: the tensors it wrote, as its caller holds them."""
-    held: dict[int, Tensor] = {id(_inner(tensor)): tensor for tensor in tensors}
-    wrap: Callable[[Any], Any] = lambda leaf: held.get(id(leaf), leaf) if isinstance(leaf, Tensor) else leaf  # noqa: E731
-    return tree_map(wrap, out)
+    held = {id(_inner(tensor)): tensor for tensor in tensors}
+    return tree_map(lambda leaf: held.get(id(leaf), leaf), out)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,18 @@ import numpy as np
 import soundfile
 import torch
 from torch import Tensor
+
+from omniflow.artefacts import png
+
+
+def write_files(folder: Path, *, seconds: Mapping[str, float], pictures: Sequence[str] = ("a.png",)) -> None:
+    """Sounds of one channel at 16 kHz by name and length, and pictures of 31 rows and 22 columns."""
+    generator = torch.Generator().manual_seed(4)
+    for name, length in seconds.items():
+        noise = 0.3 * torch.randn(int(16000 * length), generator=generator)
+        soundfile.write(folder / f"{name}.wav", noise.numpy(), 16000, subtype="FLOAT")
+    for name in pictures:
+        (folder / name).write_bytes(png(torch.randint(0, 256, (31, 22, 3), generator=generator, dtype=torch.uint8)))
 
 
 def sound(path: Path) -> Tensor:

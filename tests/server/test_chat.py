@@ -73,6 +73,8 @@ def test_sampling_goes_to_the_loop_that_writes_the_text(served: Served) -> None:
         ({"messages": [*user("x"), {"role": "assistant", "content": "y"}]}, 422, "one user turn"),
         ({"messages": [{"role": "system", "content": "y"}]}, 422, "one user turn"),
         ({"messages": user("x"), "audio": {"voice": "Bea"}}, 422, "one voice"),
+        ({"messages": user("x"), "audio": {"format": "pcm16"}}, 422, "comes as wav here"),
+        ({"messages": user("x"), "audio": {"format": "wav"}, "stream": True}, 422, "comes as pcm16 here"),
         ({"messages": user([{"type": "image_url", "image_url": {"url": "http://x/y.png"}}])}, 422, "takes text"),
         ({"messages": user("x"), "temperature": -1}, 422, "temperature"),
     ],

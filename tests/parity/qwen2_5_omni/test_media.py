@@ -14,7 +14,6 @@ import soundfile
 import torch
 
 import omniflow
-from omniflow.artefacts import png
 from omniflow.commands.values import read_inputs
 from tests.parity import prepared
 from tests.parity.qwen2_5_omni import reference
@@ -35,12 +34,7 @@ def folder(tiny: Reference, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("seeing") / "model"
     shutil.copytree(tiny.folder, path)
     reference.add_tokenizer(path)
-    generator = torch.Generator().manual_seed(4)
-    for name, seconds in SECONDS.items():
-        sound = 0.3 * torch.randn(int(16000 * seconds), generator=generator)
-        soundfile.write(path / f"{name}.wav", sound.numpy(), 16000, subtype="FLOAT")
-    picture = torch.randint(0, 256, (31, 22, 3), generator=generator, dtype=torch.uint8)
-    (path / "a.png").write_bytes(png(picture))
+    prepared.write_files(path, seconds=SECONDS)
     return path
 
 

@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 import soundfile
-import torch
 
 import omniflow
-from omniflow.artefacts import png
 from omniflow.commands.values import read_inputs
+from tests.parity import prepared
 from tests.parity.qwen2_5_omni import reference
 from tests.parity.qwen2_5_omni.conftest import Reference
 from tests.parity.qwen2_5_omni.running import SPECS
@@ -31,10 +30,7 @@ def folder(tiny: Reference, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("served") / "model"
     shutil.copytree(tiny.folder, path)
     reference.add_tokenizer(path)
-    generator = torch.Generator().manual_seed(4)
-    soundfile.write(path / "a.wav", (0.3 * torch.randn(3000, generator=generator)).numpy(), 16000, subtype="FLOAT")
-    for name in ("a.png", "b.png"):
-        (path / name).write_bytes(png(torch.randint(0, 256, (31, 22, 3), generator=generator, dtype=torch.uint8)))
+    prepared.write_files(path, seconds={"a": 0.1875}, pictures=("a.png", "b.png"))
     return path
 
 
