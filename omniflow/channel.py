@@ -116,7 +116,6 @@ class Channel:
         self.is_full = False
         self.is_ended = False
         self.is_closed = False  # the reader wants no more
-        self.num_put = 0  # elements ever put
         self.num_items = 0  # items ever ended
 
     # -- writing ---------------------------------------------------------------------------------------------------
@@ -136,7 +135,6 @@ class Channel:
             count = size = length(data) if size is None else size
             held.pieces.append((data, size))
             held.total += size
-            self.num_put += size
             if held.taken > held.total - size:  # some of it is skipped
                 count = max(held.total - held.taken, 0)
         if ends_item:

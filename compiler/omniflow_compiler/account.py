@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from omniflow_compiler.schedule import Buffer, Channel, Expert, Memory, Node, Output, Place, Schedule, UnitTemplate
+from omniflow_compiler.schedule import Buffer, Channel, Memory, Node, Output, Place, Schedule, UnitTemplate
 
 MAX_PATH = 24
 MAX_NAMED = 6  # nodes named as sharing an expert or a cache
@@ -264,8 +264,3 @@ def _held(node: Node) -> list[str]:
 def _what(node: Node) -> str:
     what = f"op {node.name}" if node.kind == "op" else f"loop {node.loop} ({node.name})"
     return what if node.inner is None else f"{what} around loop {node.inner.loop}"
-
-
-def describe_expert(expert: Expert) -> str:
-    """`thinker (smol.thinker, float32 on cpu)`."""
-    return f"{expert.name} ({expert.use}, {expert.dtype} on {expert.device})"

@@ -19,7 +19,6 @@ from omniflow_compiler.validate import schema
 Json = dict[str, Any]
 
 SUBSTITUTED = ("component", "loop", "cache", "node", "parity", "stage", "edge", "inner")  # entries that params reach
-NODE_KEYS = ("with", "each", "when")
 PARAM = {"type": "string", "pattern": "^\\$[^$]", "description": "A param."}
 EDGE = r"^\s*[^\s.:>~-][^\s:>~]*\s*(->|~>)\s*[^\s.:>~-][^\s.:>~]*\.[^\s.:>~]+\s*$"
 _TYPES: Mapping[str, Json] = {

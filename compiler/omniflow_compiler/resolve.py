@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from omniflow_compiler import codes
@@ -338,6 +338,3 @@ def check_expression(text: str, span: Span, names: set[str], code: codes.Code, r
         edits = [Edit(span=place, text=whole[0])] if len(whole) == 1 and place != span else []
         found = help if whole else did_you_mean(name, names, "name")
         report.add(code, place, f"`{name}` is not known here", help=found, edits=edits)
-
-
-Resolver = Callable[[ProgramSpec], Mapping[str, Node]]

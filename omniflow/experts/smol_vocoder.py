@@ -20,7 +20,6 @@ from omniflow.experts.smol_waveform import (
     BINS,
     HOP,
     NUM_PARTS,
-    SAMPLE_RATE,
     WaveState,
     frame_noise,
     overlap_add,
@@ -37,7 +36,6 @@ class SmolVocoder(nn.Module):
     """Role StreamDecoder (omniflow.roles). Frames: `cond` float [n, 130], `f0` float [n] in hertz."""
 
     hop = HOP
-    sample_rate = SAMPLE_RATE
     left_context = right_context = CONTEXT
 
     def __init__(self) -> None:

@@ -139,7 +139,6 @@ class ExpertSignature:
     takes_source: bool = True  # whether `from` has a meaning
     dtypes: tuple[str, ...] = ()  # that its weights can have, where those are not all
     devices: tuple[str, ...] = ()  # kinds of device it can live on, where those are not all
-    install: str = ""  # the command that installs its weights
     rows: tuple[str, ...] = ()  # names that `when_empty: {hold: ...}` may use
     kv_bytes_per_token: int | FromConfig = 0  # of keys and values in float32
     forks: bool = False  # a sequence can begin with what another one has cached

@@ -19,7 +19,6 @@ def _null(signature: ExpertSignature) -> ExpertSignature:
         num_parameters=10_000 if signature.num_parameters else 0,
         kv_bytes_per_token=64 if signature.kv_bytes_per_token else 0,
         unit_seconds=dict.fromkeys(signature.unit_seconds, 0.0001),
-        install="",
         doc=f"Tiny random stand-in for `{signature.use}`.",
     )
 
