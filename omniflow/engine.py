@@ -26,7 +26,7 @@ from omniflow.mail import Mail
 from omniflow.metrics import Metrics
 from omniflow.params import check_params
 from omniflow.pump import Mailbox, Pump
-from omniflow.record import result_of, stall_of
+from omniflow.record import hold_of, result_of, stall_of
 from omniflow.request import Request, Result, State
 from omniflow.rng import DERIVED, own_generator
 from omniflow.stream import Ended, Piece
@@ -61,9 +61,9 @@ class Engine:
         self.conductor = Conductor(self.agenda, self.batcher, self.running, self._on_end, self._on_anew)
         unit_seconds = self.limits.unit_seconds
         self.faults = read_faults(faults, bound.schedule, profile=profile, unit_seconds=unit_seconds)
-        self.executor = Executor(unit_seconds=unit_seconds, faults=self.faults)
-        self.metrics = Metrics()
         self.mail = Mail()
+        self.executor = Executor(unit_seconds=unit_seconds, faults=self.faults, on_back=self.mail.ring)
+        self.metrics = Metrics()
         self.results: dict[int, Result] = {}
         self.num_submitted = 0
         self._pump = Pump(self)
@@ -105,6 +105,7 @@ class Engine:
                 generator=own_generator(rng, seed),
                 params=own,
                 submitted=self.now(),
+                deadline=deadline,
                 priority=priority,
                 rollout=self.profile == "rollout",
                 keep=keep,
@@ -119,7 +120,10 @@ class Engine:
         if refusal is not None:
             self.conductor.endings.end(request, State.REFUSED, refusal)
         elif deadline is not None:
-            self.mail.expect(request.id, request.submitted + deadline)
+            self.mail.deadlines.expect(request.id, request.submitted + deadline)
+            if request.state.is_end:  # meanwhile, in the engine's thread
+                self.mail.deadlines.forget(request.id)
+        self.mail.wake()
         return request.id
 
     def session(self) -> int:
@@ -157,13 +161,32 @@ class Engine:
         listener: Callable[[Piece], None] | None = None,
         session: int | None = None,
     ) -> Result:
-        """Submits one request and steps until it has ended. Errors: InputError, BusyError."""
+        """Submits one request and steps until it has ended. Errors: InputError, BusyError.
+
+        A listener that holds its outputs back fails it: nobody could let them go on while this thread is in here.
+        """
         request_id = self.submit(
             inputs, seed=seed, params=params, rng=rng, deadline=deadline, listener=listener, session=session
         )
-        while (result := self.result(request_id)) is None:
-            self.step()
-        return result
+        while request_id not in self.results:
+            if not self.step() and request_id not in self.results:
+                self._wait_for(request_id)
+        return self.results.pop(request_id)
+
+    def sleep(self) -> None:
+        """After a step that found nothing to do: until something comes that the next one must hear.
+
+        That is mail, a request from another thread, a deadline, or a call that had been given up and comes back. It
+        returns at once where no request is left.
+        """
+        if not self.is_idle:
+            self.mail.sleep(self.seconds_to_sleep())
+
+    def seconds_to_sleep(self) -> float | None:
+        """How long there is nothing to do unless something comes; None for ever."""
+        at = self.mail.deadlines.next
+        ends = (None if at is None else max(at - self.now(), 0.0), self.executor.seconds_of_patience())
+        return min((seconds for seconds in ends if seconds is not None), default=None)
 
     async def stream(
         self,
@@ -259,7 +282,7 @@ class Engine:
         """Cancels, deadlines, clients that read again, and calls that come back late."""
         self._tick()
         self.lobby.sessions.expire()
-        if self.executor.stuck:
+        if self.executor.lost:
             self.conductor.endings.come_back(self.executor.come_back())
         if self.mail.has_come(self.agenda.clock):
             self._read(self.agenda.clock)
@@ -295,18 +318,26 @@ class Engine:
     def _settle(self) -> bool:
         """Nothing is ready. Those whose clients do not read are `held` and go on later, and with them who is patient:
 
-        waits for room that a held one has. All others are stalled: they would wait for ever, so they fail and say for
-        what, unless one of them can give another its room.
+        waits for room that a held one has, or a call that does not answer. All others are stalled: they would wait for
+        ever, so they fail and say for what, unless one of them can give another its room.
         """
         held = [request for request in self.running.values() if request.is_held_back]
         stalled = [request for request in self.running.values() if not request.is_held_back]
         if self.conductor.preemption.relieve(stalled, held):
             return True
-        patient = self.conductor.preemption.waiting_for(held, stalled)
+        patient = self.conductor.preemption.patient(held, stalled, self.executor.lost)
         stalled = [request for request in stalled if request not in patient]
         for request in stalled:
-            self.conductor.endings.end(request, State.FAILED, stall_of(request))
+            self.conductor.endings.end(request, State.FAILED, stall_of(request, self.executor.lost))
         return bool(stalled or (self.lobby.queue.num_ready and len(self.running) < self.limits.running))
+
+    def _wait_for(self, request_id: int) -> None:
+        """There is nothing to do for a request of `run`; one that its own listener holds back would wait for ever."""
+        request = self._find(request_id)
+        if request is not None and request.is_held_back and not self.mail.has_come(self.now()):
+            self.conductor.endings.end(request, State.FAILED, hold_of(request))
+        else:
+            self.sleep()
 
     def _on_anew(self, request: Request) -> None:
         """A request that gave its room to another begins anew: it waits again."""
@@ -317,5 +348,6 @@ class Engine:
         """Keeps a request's result for who asks for it."""
         self.running.pop(request.id, None)
         self.lobby.leave(request)
+        self.mail.deadlines.forget(request.id)
         self.metrics.end(request)
         self.results[request.id] = result_of(request, self.schedule)

@@ -2,47 +2,57 @@
 
 from __future__ import annotations
 
-import heapq
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+
+from omniflow.deadlines import Deadlines
 
 
 class Mail:
-    """Cancels, holds and deadlines, by request id."""
+    """Cancels, holds and deadlines, by request id, and the bell that wakes who sleeps between steps."""
 
     def __init__(self) -> None:
         self._cancels: deque[int] = deque()
         self._holds: deque[tuple[int, bool]] = deque()
-        self._deadlines: list[tuple[float, int]] = []
-        self.bell: Callable[[], None] | None = None  # rung when something comes, for whoever sleeps between steps
+        self._rung: SimpleQueue[None] = SimpleQueue()  # which signal handlers may put into, unlike threading.Event
+        self.deadlines = Deadlines()
+        self.bell: Callable[[], None] | None = None  # rung when something comes, for whoever sleeps in an event loop
 
     def cancel(self, request_id: int) -> None:
         """It is to end."""
         self._cancels.append(request_id)
-        self._ring()
+        self.ring()
 
     def hold(self, request_id: int, *, is_held: bool) -> None:
         """Its client cannot take more, or can again."""
         self._holds.append((request_id, is_held))
-        self._ring()
+        self.ring()
 
-    def _ring(self) -> None:
+    def ring(self) -> None:
+        """Something has come."""
+        self.wake()
         bell = self.bell
         if bell is not None:
             bell()
 
-    def expect(self, request_id: int, at: float) -> None:
-        """It is to end at that time of the engine's clock."""
-        heapq.heappush(self._deadlines, (at, request_id))
+    def wake(self) -> None:
+        """Ends the sleep of who waits in `sleep`, now or when it comes there."""
+        if self._rung.empty():
+            self._rung.put(None)
 
-    @property
-    def next_deadline(self) -> float | None:
-        """When the next request is to end, by the engine's clock; None for never."""
-        return self._deadlines[0][0] if self._deadlines else None
+    def sleep(self, seconds: float | None) -> None:
+        """Until something comes, at most so long."""
+        with suppress(Empty):
+            self._rung.get(timeout=seconds)
 
     def has_come(self, now: float) -> bool:
         """Whether there is something to read by now."""
-        return bool(self._cancels or self._holds or (self._deadlines and self._deadlines[0][0] <= now))
+        if self._cancels or self._holds:
+            return True
+        at = self.deadlines.next
+        return at is not None and at <= now
 
     def holds(self) -> Iterator[tuple[int, bool]]:
         """Takes the holds out, in the order in which they came."""
@@ -53,5 +63,5 @@ class Mail:
         """Takes out who is to end by now, and why unless its client said so."""
         while self._cancels:
             yield self._cancels.popleft(), None
-        while self._deadlines and self._deadlines[0][0] <= now:
-            yield heapq.heappop(self._deadlines)[1], "its deadline passed"
+        for request_id in self.deadlines.passed(now):
+            yield request_id, "its deadline passed"

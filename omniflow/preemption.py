@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from omniflow.endings import Endings
+from omniflow.execution import Lost
 from omniflow.loops.ar_decode import POOL
 from omniflow.node import Lane
 from omniflow.request import Request
@@ -55,9 +56,13 @@ class Preemption:
         return bool(holders)
 
     @staticmethod
-    def waiting_for(held: Sequence[Request], stalled: Sequence[Request]) -> list[Request]:
-        """Those of the stalled that wait for room which one of the held has, or one that waits for such room."""
+    def patient(held: Sequence[Request], stalled: Sequence[Request], lost: Sequence[Lost]) -> list[Request]:
+        """Those of the stalled that wait for room which may come back: a lost call has it, or one of the held, or one
+
+        that waits for such room.
+        """
         found = list(held)
+        found += [request for request in stalled if any(waits_for(request, call) for call in lost)]
         for holder in found:  # grows meanwhile
             found += [r for r in stalled if r not in found and any(map(holder.holds_cache_of, r.missing))]
         return found[len(held) :]
@@ -91,6 +96,12 @@ class Preemption:
             self.batcher.discard(lane.unit)
             lane.unit = None
             self.rooms.stand(lane, is_first=True)
+
+
+def waits_for(request: Request, lost: Lost) -> bool:
+    """Whether a request waits for room that a call which does not answer may have."""
+    has_deadline = request.deadline is not None
+    return lost.is_waited_for(has_deadline=has_deadline) and any(map(lost.holds_cache_of, request.missing))
 
 
 def _lowest(request: Request) -> tuple[int, int]:

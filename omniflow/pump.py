@@ -113,10 +113,9 @@ class Pump:
             self.boxes.clear()
 
     async def _sleep(self) -> None:
-        """Until somebody wants something or a deadline passes."""
-        at = self.engine.mail.next_deadline
+        """Until somebody wants something, a deadline passes or a call that had been given up comes back."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(None if at is None else max(at - self.engine.now(), 0.0)):
+            async with asyncio.timeout(self.engine.seconds_to_sleep()):
                 await self.work.wait()
 
     def _steps(self) -> bool:

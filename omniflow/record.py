@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from omniflow.execution import Lost
 from omniflow.node import NodeRun
 from omniflow.request import Request, Result
 from omniflow.stream import Outlet
@@ -105,8 +107,28 @@ def _after(time: float | None, submitted: float) -> float | None:
     return None if time is None else round(time - submitted, 6)
 
 
-def stall_of(request: Request) -> str:
-    """What a request that can never go on waits for: the deepest waiting node and the edge it waits at."""
+def hold_of(request: Request) -> str:
+    """Which outputs the request's own listener holds back, where nobody can let them go on."""
+    held = [outlet for outlet in request.outlets.values() if outlet.is_full and outlet.writer is not None]
+    names = " and ".join(f"output {spec.name} ({spec.node}.{spec.port})" for spec in (each.spec for each in held))
+    return (
+        f"{held[0].spec.place}: its listener holds {names} back, and nobody can let it go on while `run` waits: "
+        "use `stream`, or `submit` and `step`"
+    )
+
+
+def stall_of(request: Request, lost: Sequence[Lost] = ()) -> str:
+    """What a request that can never go on waits for: the deepest waiting node and the edge it waits at.
+
+    One that has waited long enough for room which a lost call may hold waits for that.
+    """
+    for node in request.roomless:
+        call = next((call for call in lost if call.holds_cache_of(node.expert)), None)
+        if call is not None:
+            return (
+                f"{node.spec.place}: node {node.spec.id} waits for room in its cache, and a call of its expert that "
+                f"has not answered for {call.seconds:g} s may hold it"
+            )
     for run in reversed(request.runs.values()):
         for lane in run.lanes.values():
             spec = run.bound.spec

@@ -14,7 +14,7 @@ from omniflow.batcher import Readiness
 from omniflow.bounds import MOST_TOKENS, evaluate, most_tokens
 from omniflow.loops.ar_decode import POOL, TURN
 from omniflow.loops.base import Memory
-from omniflow.node import NodeRun
+from omniflow.node import BoundNode, NodeRun
 from omniflow.sessions import Session
 from omniflow.stream import Outlet, Piece
 from omniflow.values import Value
@@ -66,6 +66,7 @@ class Request:
         generator: torch.Generator | None = None,
         params: Mapping[str, Mapping[str, Any]],
         submitted: float,
+        deadline: float | None,
         priority: int,
         rollout: bool,
         keep: bool,
@@ -79,6 +80,7 @@ class Request:
         self.generator = generator  # all its draws, node after node; None derives each draw from where it is made
         self.params = params
         self.submitted = submitted
+        self.deadline = deadline  # seconds after that
         self.priority = priority
         self.num_bytes = bytes_of(inputs)
         self.started: float | None = None
@@ -119,10 +121,15 @@ class Request:
         return any(run.bound.expert is expert and run.may_hold_cache for run in self.nodes)
 
     @property
-    def missing(self) -> list[Any]:
-        """The experts in whose caches it waits for room, or for its turn to gather some."""
+    def roomless(self) -> list[BoundNode]:
+        """Its nodes that wait for room in their expert's cache, or for their turn to gather some."""
         lanes = (lane for run in self.nodes for lane in run.lanes.values())
-        return [lane.node.bound.expert for lane in lanes if lane.waits_on in (POOL, TURN)]
+        return [lane.node.bound for lane in lanes if lane.waits_on in (POOL, TURN)]
+
+    @property
+    def missing(self) -> list[Any]:
+        """The experts of those nodes."""
+        return [node.expert for node in self.roomless]
 
     @property
     def num_units(self) -> int:

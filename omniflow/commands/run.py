@@ -96,7 +96,8 @@ def _check_folder(out: Path) -> None:
 def _wait(engine: Engine, request: int, progress: Progress) -> Result:
     with progress, _stopping_at_units(engine, request):
         while (result := engine.result(request)) is None:
-            engine.step()
+            if not engine.step():
+                engine.sleep()
             progress.tick(engine, request)
     return result
 
