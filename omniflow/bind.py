@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from omniflow.contract import contract_faults
-from omniflow.errors import BindError
+from omniflow.errors import BindError, InputError
 from omniflow.experts.lean.errors import CheckpointError
 from omniflow.loops.ar_decode import ARDecode
 from omniflow.loops.audio_decode import AudioDecode
@@ -29,6 +29,7 @@ from omniflow.plugins import plugin_modules
 from omniflow.pool import Pools
 from omniflow.roles import TurnTokenizer
 from omniflow.stores import Stores, make_stores
+from omniflow.vocabulary import attributes_of, outside
 from omniflow_compiler.schedule import Cache, Channel, Expert, Node, Schedule
 
 Loader = Callable[[Expert, Cache | None], Any]
@@ -116,6 +117,7 @@ class Bound:
     stores: Stores
     pools: Pools
     leading: Mapping[str, int]  # by output: the nodes that lead to it, as bits
+    vocabularies: Mapping[str, int]  # of experts that choose ids, by component
 
 
 def bind(schedule: Schedule, given: Mapping[str, Any] | None = None) -> Bound:
@@ -132,9 +134,13 @@ def bind(schedule: Schedule, given: Mapping[str, Any] | None = None) -> Bound:
         raise BindError("; ".join(map(str, faults)))
     stores = make_stores(schedule, experts)
     downstream = _downstream(schedule)
+    late = _late(schedule, downstream)
     nodes = tuple(
-        _bind_node(i, downstream[node.id], node, schedule, experts, stores) for i, node in enumerate(schedule.nodes)
+        _bind_node(i, downstream[node.id], node, schedule, experts, stores, is_early=not late >> i & 1)
+        for i, node in enumerate(schedule.nodes)
     )
+    vocabularies = {name: pool.expert.vocab_size for name, pool in stores.pools.items()}
+    _check_ids(schedule, vocabularies)
     return Bound(
         schedule=schedule,
         nodes=nodes,
@@ -142,7 +148,20 @@ def bind(schedule: Schedule, given: Mapping[str, Any] | None = None) -> Bound:
         stores=stores,
         pools=Pools(stores.pools.values()),
         leading={output.name: _leading(nodes, output.node) for output in schedule.outputs},
+        vocabularies=vocabularies,
     )
+
+
+def check_loops(bound: Bound, own: Mapping[str, Mapping[str, Any]]) -> None:
+    """Asks the loops whether they could run with a request's attributes, by node. Errors: InputError."""
+    for node in bound.nodes if own else ():
+        mine = own.get(node.spec.id)
+        if mine:
+            try:
+                node.loop.check({**node.spec.attributes, **mine})
+            except ValueError as error:
+                names = ", ".join(f"{node.spec.id}.{name}" for name in mine)
+                raise InputError(f"param {names}: {error} ({node.spec.place} has the node)") from None
 
 
 def _downstream(schedule: Schedule) -> dict[str, int]:
@@ -157,6 +176,27 @@ def _downstream(schedule: Schedule) -> dict[str, int]:
         for reader in readers.get(node.id, ()):
             behind[node.id] |= bits[reader] | behind[reader]
     return behind
+
+
+def _check_ids(schedule: Schedule, vocabularies: Mapping[str, int]) -> None:
+    """Errors: BindError for a loop's attribute that names an id beyond what its expert knows."""
+    for node in schedule.nodes:
+        for called, name, value, expert in attributes_of(node):
+            problem = outside(name, value, expert, vocabularies.get(expert))
+            if problem is not None:
+                raise BindError(f"{node.place}: node {node.id}: {called} {problem}")
+
+
+def _late(schedule: Schedule, downstream: Mapping[str, int]) -> int:
+    """The nodes that a loop comes before which is no encoder, or a back edge, as bits."""
+    fed_back = {channel.node for channel in schedule.channels if channel.back_edge is not None}
+    late = 0
+    for i, node in enumerate(schedule.nodes):
+        if node.kind == "loop" and node.name != "encode":
+            late |= downstream[node.id]
+        if node.id in fed_back:
+            late |= downstream[node.id] | 1 << i
+    return late
 
 
 def _leading(nodes: Sequence[BoundNode], node_id: str) -> int:
@@ -230,7 +270,14 @@ def cache_of(spec: Expert, schedule: Schedule) -> Cache | None:
 
 
 def _bind_node(
-    index: int, downstream: int, node: Node, schedule: Schedule, experts: Mapping[str, Any], stores: Stores
+    index: int,
+    downstream: int,
+    node: Node,
+    schedule: Schedule,
+    experts: Mapping[str, Any],
+    stores: Stores,
+    *,
+    is_early: bool,
 ) -> BoundNode:
     entering: dict[str, list[Channel]] = {}
     for channel in schedule.channels:
@@ -253,6 +300,7 @@ def _bind_node(
         wanted=frozenset(wanted),
         starred=starred_ports(node),
         onward=onward,
+        is_early=is_early,
     )
 
 

@@ -60,7 +60,7 @@ class Conductor:
         try:
             run.open_lanes()
         except Exception as error:  # noqa: BLE001  the request's boundary
-            self.endings.fail(run, describe(error))
+            self._fail(run, error)
             return
         if not run.lanes and run.has_begun_all():
             run.finish()
@@ -89,7 +89,7 @@ class Conductor:
             self.endings.fail(run, describe(error), State.REFUSED)
             return
         except Exception as error:  # noqa: BLE001  the request's boundary
-            self.endings.fail(run, describe(error))
+            self._fail(run, error)
             return
         if type(answer) is Wait:
             lane.waits_on = answer.on
@@ -113,6 +113,11 @@ class Conductor:
                 self.rooms.give_turn()
         if had_no_room:
             self.rooms.served(lane)
+
+    def _fail(self, run: NodeRun, error: Exception) -> None:
+        """A node cannot go on; where its values are what was asked for and are at fault, the request is refused."""
+        is_refused = isinstance(error, ValueError) and run.bound.is_early
+        self.endings.fail(run, describe(error), State.REFUSED if is_refused else State.FAILED)
 
     def _close(self, lane: Lane, reason: str) -> None:
         """An item of a node is through."""
@@ -142,7 +147,9 @@ class Conductor:
             if trace is not None:
                 trace.units.append(_event(unit, number, outcome.seconds, now, len(units)))
             if type(result) is BadResult:
-                self.endings.fail(run, f"unit {number}: {result.problem}")
+                is_refused = result.is_of_values and run.bound.is_early
+                state = State.REFUSED if is_refused else State.FAILED
+                self.endings.fail(run, f"unit {number}: {result.problem}", state)
                 continue
             try:
                 emits = run.bound.loop.advance(lane.state, result)

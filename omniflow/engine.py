@@ -13,7 +13,7 @@ from typing import Any
 from omniflow.admission import reason_to_refuse
 from omniflow.agenda import Agenda
 from omniflow.batcher import Batcher, Limits
-from omniflow.bind import Bound
+from omniflow.bind import Bound, check_loops
 from omniflow.census import count_live
 from omniflow.conductor import Conductor
 from omniflow.endings import describe
@@ -94,7 +94,9 @@ class Engine:
         outputs: those that are wanted, by default all; nodes that lead to no other do not run.
         Errors: InputError, BusyError.
         """
-        values, own = check_inputs(self.schedule, inputs), check_params(self.schedule, params or {})
+        values = check_inputs(self.schedule, inputs)
+        own = check_params(self.schedule, params or {}, self.bound.vocabularies)
+        check_loops(self.bound, own)
         wanted = check_outputs(self.schedule, outputs)
         check_turn(priority=priority, deadline=deadline)
         with self.lobby.lock:
@@ -310,7 +312,7 @@ class Engine:
             try:
                 build(request, self.bound, self.agenda, self.faults)
             except ValueError as error:
-                self.conductor.endings.end(request, State.FAILED, describe(error))
+                self.conductor.endings.end(request, State.REFUSED, describe(error))
             else:
                 if not request.runs:
                     self.conductor.endings.end(request, State.DONE)

@@ -15,6 +15,8 @@ from omniflow.lengths import length_problems, limit_problems
 from omniflow.values import Value, dtype_of, is_starred
 from omniflow_compiler.schedule import Input, PortType, Schedule
 
+IDS = frozenset({"tokens", "codes"})  # types of ids
+
 
 def check_inputs(schedule: Schedule, given: Mapping[str, Any]) -> dict[str, Value]:
     """Every program input's value, defaults filled in. Errors: InputError listing all that is wrong."""
@@ -83,13 +85,32 @@ def convert(spec: Input, value: Any) -> Value:
 
 
 def _tensor(value: Any, kind: PortType, axes: Sequence[str]) -> Tensor:
-    tensor = torch.as_tensor(value, dtype=dtype_of(kind))
+    tensor = _as_tensor(value, dtype_of(kind))
     if tensor.ndim != len(axes):
         raise ValueError(f"got shape {list(tensor.shape)}")
     for axis, size in zip(axes, tensor.shape, strict=True):
         if axis.isdigit() and int(axis) != size:
             raise ValueError(f"got shape {list(tensor.shape)}")
+    if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
+        raise ValueError("it has values that are infinite or no numbers")
+    if kind.base in IDS and tensor.numel():
+        least, most = int(tensor.min()), int(tensor.max())
+        if least < 0 or (kind.vocabulary is not None and most >= kind.vocabulary):
+            outside = least if least < 0 else most
+            top = "" if kind.vocabulary is None else f" to {kind.vocabulary - 1}"
+            raise ValueError(f"it has id {outside}, and ids are 0{top or ' or more'}")
     return tensor
+
+
+def _as_tensor(value: Any, dtype: torch.dtype) -> Tensor:
+    """A tensor of that dtype, of numbers which it can hold as they are. Errors: ValueError, TypeError."""
+    try:
+        found = torch.as_tensor(value, dtype=dtype if dtype.is_floating_point else None)
+        if found.is_floating_point() and not dtype.is_floating_point and bool((found % 1 != 0).any()):
+            raise ValueError("it has numbers that are not whole")
+        return found.to(dtype)
+    except (RuntimeError, OverflowError) as error:
+        raise ValueError(" ".join(str(error).split())) from None
 
 
 def _unknown(what: str, name: str, known: Iterable[str], program: str) -> str:

@@ -32,6 +32,7 @@ class BoundNode:
     wanted: frozenset[str]
     starred: frozenset[str]  # output ports that carry items
     onward: frozenset[str]  # nodes behind it, and itself, that remember from turn to turn
+    is_early: bool  # only ops and encoders come before it: values that do not suit it are what was asked for
 
 
 class Lane:

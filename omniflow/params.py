@@ -9,6 +9,7 @@ from typing import Any
 
 from omniflow.errors import InputError
 from omniflow.promises import broken_promise
+from omniflow.vocabulary import declared, outside
 from omniflow_compiler.attributes import convert_attribute
 from omniflow_compiler.expressions import Expression, ExpressionError
 from omniflow_compiler.library.library import BUILT_IN
@@ -17,21 +18,30 @@ from omniflow_compiler.schedule import Node, Schedule
 from omniflow_compiler.suggest import nearest
 
 SEED = Attribute(name="seed", type="int", minimum=0, doc="Seed of this node's draws, in place of the request's.")
+MOST = 1 << 31  # tokens
 TEXTS = frozenset({"text", "bytes"})  # types that are written as they are
 
 
-def check_params(schedule: Schedule, given: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def check_params(
+    schedule: Schedule, given: Mapping[str, Any], vocabularies: Mapping[str, int] | None = None
+) -> dict[str, dict[str, Any]]:
     """`node.attribute` (`node.loop.attribute` of an inner loop, `node.seed`) to value, as attributes by node.
 
-    Errors: InputError listing every name that is not there, every value that does not fit its declaration, and every
-    list that lets ids through which the program was compiled to never see.
+    vocabularies: of the loaded experts, by component; by default those that are declared. Errors: InputError listing
+    every name that is not there, every value that does not fit its declaration, every id outside its expert's
+    vocabulary, and every list that lets ids through which the program was compiled to never see.
     """
     if not isinstance(given, Mapping):
         raise InputError(f"params are a mapping of node.attribute to values: got {type(given).__name__}")
     known = known_params(schedule)
+    fixed = {f"{node.id}.{name}" for node in schedule.nodes for name, attribute in _all(node) if attribute.is_fixed}
+    sizes = declared(schedule) if vocabularies is None else vocabularies
     found: dict[str, dict[str, Any]] = {}
     problems = []
     for key, value in given.items():
+        if key in fixed:
+            problems.append(f"param {key} is a part of what the program is; only its spec can change it")
+            continue
         if key not in known:
             problems.append(f"{schedule.program} has no param {key}; {_hint(str(key), known)}")
             continue
@@ -41,7 +51,9 @@ def check_params(schedule: Schedule, given: Mapping[str, Any]) -> dict[str, dict
         except ValueError as error:
             problems.append(f"param {key} {error} ({node.place} has the node)")
             continue
-        broken = broken_promise(schedule, node, name, fitting)
+        expert = _expert_of(node, name)
+        broken = outside(attribute.name, fitting, expert, sizes.get(expert)) if node.kind == "loop" else None
+        broken = broken or broken_promise(schedule, node, name, fitting)
         if broken is not None:
             problems.append(f"param {key} {broken}")
     if problems:
@@ -49,9 +61,16 @@ def check_params(schedule: Schedule, given: Mapping[str, Any]) -> dict[str, dict
     return found
 
 
+def _expert_of(node: Node, name: str) -> str:
+    """The component that a node's attribute is about: of an inner loop, that loop's."""
+    is_inner = node.inner is not None and name.startswith(f"{node.inner.loop}.")
+    return (node.inner.expert if is_inner and node.inner is not None else node.expert) or ""
+
+
 def known_params(schedule: Schedule) -> dict[str, tuple[Node, str, Attribute]]:
     """What a request may set: by `node.attribute`, the node, the attribute's name there and its declaration."""
-    return {f"{node.id}.{name}": (node, name, attribute) for node in schedule.nodes for name, attribute in _of(node)}
+    every = ((node, name, attribute) for node in schedule.nodes for name, attribute in _all(node))
+    return {f"{node.id}.{name}": (node, name, found) for node, name, found in every if not found.is_fixed}
 
 
 def read_params(schedule: Schedule, written: Mapping[str, str]) -> dict[str, Any]:
@@ -72,7 +91,7 @@ def _json(text: str) -> Any:
         return text
 
 
-def _of(node: Node) -> Iterator[tuple[str, Attribute]]:
+def _all(node: Node) -> Iterator[tuple[str, Attribute]]:
     declared = _declared(node.kind, node.name)
     yield from ((name, declared[name]) for name in node.attributes if name in declared)
     if SEED.name not in node.attributes:
@@ -91,14 +110,21 @@ def _fitting(node: Node, attribute: Attribute, value: Any) -> Any:
     """The value as the attribute's type. Errors: ValueError."""
     value = list(value) if isinstance(value, tuple | set | frozenset) else value
     numbers = value if isinstance(value, list) else [value]
-    if any(isinstance(number, float) and not math.isfinite(number) for number in numbers):
+    if any(isinstance(number, int | float) and not _is_finite(number) for number in numbers):
         raise ValueError("is not a finite number")
     if attribute.type == "expression":
-        if isinstance(value, int) and value < 0:
-            raise ValueError(f"is {value}, the least allowed is 0")
+        if isinstance(value, int) and not 0 <= value <= MOST:
+            raise ValueError(f"is {value}, the {'least allowed is 0' if value < 0 else f'most allowed is {MOST}'}")
         if isinstance(value, str):
             _check_names(node, value)
     return convert_attribute(attribute, value)
+
+
+def _is_finite(number: float) -> bool:
+    try:
+        return math.isfinite(number)
+    except OverflowError:  # an integer larger than all floats
+        return False
 
 
 def _check_names(node: Node, text: str) -> None:

@@ -166,7 +166,7 @@ def _wrong_role(
 
 def _check_ids(attributes: Mapping[str, object], spec: LoopSpec, component: Component, report: Report) -> None:
     vocabulary = component.sizes.get("vocabulary")
-    for key in ("stop", "suppress"):
+    for key in ("stop", "suppress", "stop_frame"):
         ids = attributes.get(key)
         if vocabulary is None or not isinstance(ids, tuple) or key not in spec.attributes:
             continue

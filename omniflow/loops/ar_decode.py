@@ -16,6 +16,7 @@ from omniflow.loops.decoding import PREFILL, TOKEN, Decoding, Step
 from omniflow.loops.sampling import read_sampling
 from omniflow.pool import Pool
 from omniflow.roles import Autoregressor, NamesRows, Primed
+from omniflow.vocabulary import num_left
 from omniflow_compiler.schedule import Node
 
 POOL = "cache"  # what a sequence waits for while its expert has no room
@@ -57,6 +58,12 @@ class ARDecode(Loop[Decoding]):
         if not isinstance(self.expert, NamesRows):
             raise ValueError(f"its expert has no named rows, so it cannot hold {name!r}")
         return self.expert.named_row(name)
+
+    def check(self, params: Mapping[str, Any]) -> None:
+        """Errors: ValueError for parameters out of bounds, or such that no id is left to choose."""
+        numbers = {name: value for name, value in params.items() if name != "max_tokens"}
+        if num_left(read_sampling(numbers), self.expert.vocab_size) == 0:
+            raise ValueError("its stop, suppress, suppress_from and min_tokens leave no id to choose")
 
     def init(self, start: Start) -> Decoding:
         """Errors: ValueError for parameters out of bounds, an empty prompt, or ids outside the vocabulary."""

@@ -55,9 +55,13 @@ class Memory(NamedTuple):
 
 
 class BadResult(NamedTuple):
-    """In place of a result: the expert's answer for this row is of no use, and why. Fails its own request only."""
+    """In place of a result: the expert's answer for this row is of no use, and why. Fails its own request only.
+
+    is_of_values: what the row was given is at fault, not who computed it.
+    """
 
     problem: str
+    is_of_values: bool = False
 
 
 class Unit:
@@ -194,6 +198,12 @@ class Loop(ABC, Generic[S]):
     variadic: frozenset[str] = frozenset()
     optional: frozenset[str] = frozenset()
     lanes: ClassVar[int] = 1
+
+    def check(self, params: Mapping[str, Any]) -> None:
+        """Before a request is taken: whether it could run with these attributes, its own among them.
+
+        Errors: ValueError for those with which no input could.
+        """
 
     @abstractmethod
     def init(self, start: Start) -> S:

@@ -5,10 +5,12 @@ How the flow is followed is data: `noise_levels.py` makes the times, `solvers.py
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -75,6 +77,16 @@ class DiffusionDenoise(Loop[Denoising]):
     def __init__(self, node: Node, expert: Denoiser) -> None:
         self.expert = expert
         self.ports = tuple(port.name for port in node.outputs)
+
+    def check(self, params: Mapping[str, Any]) -> None:
+        """Errors: ValueError for attributes that make no times."""
+        try:
+            with np.errstate(all="ignore"):
+                times = make_times(params, length=1 if isinstance(self.expert, Sequential) else None)
+        except ArithmeticError:
+            times = None
+        if times is None or not all(map(math.isfinite, (*times.at, *times.told))):
+            raise ValueError("its steps, levels and shifts make noise levels that are no numbers")
 
     def init(self, start: Start) -> Denoising:
         """Errors: ValueError for guidance without an unconditional row, or attributes that make no schedule."""

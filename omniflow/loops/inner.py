@@ -47,12 +47,19 @@ class NestedDecode(Loop[Nested]):
         self.inner = inner
         self.feeds = frozenset(spec.feed.values())
 
-    def init(self, start: Start) -> Nested:
-        """Errors: ValueError as of the outer loop, or for a request that changes the inner length."""
+    def check(self, params: Mapping[str, Any]) -> None:
+        """Errors: ValueError as of both loops, or for a request that changes the inner length."""
         prefix = f"{self.spec.loop}."
-        own = {k.removeprefix(prefix): v for k, v in start.params.items() if k.startswith(prefix)}
+        own = {k.removeprefix(prefix): v for k, v in params.items() if k.startswith(prefix)}
         if own.get("max_tokens", self.spec.length) != self.spec.length:
             raise ValueError(f"{prefix}max_tokens is {own['max_tokens']}, and every frame has {self.spec.length}")
+        self.outer.check(params)
+        self.inner.check({**self.spec.attributes, **own})
+
+    def init(self, start: Start) -> Nested:
+        """Errors: ValueError as of the outer loop."""
+        prefix = f"{self.spec.loop}."
+        own = {k.removeprefix(prefix): v for k, v in start.params.items() if k.startswith(prefix)}
         outer = self.outer.init(start)
         outer.feeds = self.feeds
         return Nested(outer=outer, start=start, params={**self.spec.attributes, **own})

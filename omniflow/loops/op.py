@@ -103,7 +103,9 @@ class RunOp(Loop[Running]):
             try:
                 results.append(list(run(unit.payload)))
             except Exception as error:  # noqa: BLE001  an op's fault belongs to the request it was called for
-                results.append(BadResult(f"{type(error).__name__}: {error}"))
+                is_of_values = isinstance(error, ValueError)
+                problem = str(error) if is_of_values else f"{type(error).__name__}: {error}"
+                results.append(BadResult(problem, is_of_values))
         return results
 
     def advance(self, state: Running, result: list[Emit | Done]) -> list[Emit]:

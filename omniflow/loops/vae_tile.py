@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -46,14 +46,19 @@ class VaeTile(Loop[Painting]):
         self.entry = node.inputs[0].name
         self.port = node.outputs[0].name
 
+    def check(self, params: Mapping[str, Any]) -> None:
+        """Errors: ValueError when tiles overlap by half or more."""
+        side, overlap = int(params.get("tile", 0)), int(params.get("overlap", 0))
+        if side and 2 * overlap >= side:
+            raise ValueError(f"tiles of {side} cannot overlap by {overlap}; half a tile is too much")
+
     def init(self, start: Start) -> Painting:
         """Errors: ValueError when tiles overlap by half or more."""
         latent: Tensor = start.values[self.entry]
         side, overlap = int(start.params.get("tile", 0)), int(start.params.get("overlap", 0))
         if latent.ndim not in (3, 4):
             raise ValueError(f"a latent has shape [C, H, W] or [C, T, H, W], not {list(latent.shape)}")
-        if side and 2 * overlap >= side:
-            raise ValueError(f"tiles of {side} cannot overlap by {overlap}; half a tile is too much")
+        self.check(start.params)
         height, width = latent.shape[-2:]
         rows, columns = _spans(height, side, overlap), _spans(width, side, overlap)
         tiles = [Tile(top, left, h, w) for top, h in rows for left, w in columns]

@@ -25,9 +25,13 @@ def repeat_id(call: Call) -> Iterator[Emit]:
 
 
 def embed(call: Call) -> Iterator[Emit]:
-    """`tokens` ~> `embeds`: the component's input embeddings."""
+    """`tokens` ~> `embeds`: the component's input embeddings. Errors: ValueError for ids that it does not know."""
     for window in call.windows.values():
-        yield Emit("embeds", call.component.embed(window.data))
+        try:
+            yield Emit("embeds", call.component.embed(window.data))
+        except IndexError:
+            least, most = int(window.data.min()), int(window.data.max())
+            raise ValueError(f"ids from {least} to {most} came, and not all of them are in the vocabulary") from None
 
 
 def zero_at(call: Call) -> Iterator[Emit]:

@@ -86,7 +86,7 @@ def add_chat(app: FastAPI, engine: Engine) -> None:
             raise Gone(f"there is no model {form.model}; this is {name}")
         asked = await asyncio.to_thread(ask_of, turns, form)
         number, created = f"chatcmpl-{engine.num_submitted}", int(time.time())
-        events = await begin(start(engine, asked, asked.inputs))
+        events = await begin(start(engine, asked, asked.inputs), streams=form.stream)
         if form.stream:
             chunks = _stream(events, turns, form, head={"id": number, "created": created, "model": name})
             return StreamingResponse(chunks, media_type=EVENTS)

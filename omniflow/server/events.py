@@ -9,7 +9,8 @@ from typing import Any
 
 from fastapi import Request
 
-from omniflow.request import Result
+from omniflow.errors import InputError
+from omniflow.request import Result, State
 from omniflow.stream import Ended, Piece
 
 Event = Piece | Ended
@@ -17,12 +18,17 @@ TAKEN_SECONDS = 0.02  # until then the engine has taken the request or refused i
 GONE_SECONDS = 0.25  # how often a silent client is looked for
 
 
-async def begin(events: AsyncIterator[Event]) -> AsyncIterator[Event]:
-    """The same events, once the engine has taken the request. Errors: InputError, BusyError."""
+async def begin(events: AsyncIterator[Event], *, streams: bool) -> AsyncIterator[Event]:
+    """The same events, once the engine has taken the request. Errors: InputError, BusyError.
+
+    streams: the first event decides the status, so one that is refused at once is an InputError too.
+    """
     first = asyncio.ensure_future(_next(events))
     await asyncio.wait({first}, timeout=TAKEN_SECONDS)
     if first.done():
-        first.result()
+        event = first.result()
+        if streams and isinstance(event, Ended) and event.result.state is State.REFUSED:
+            raise InputError(event.result.error or "the request was refused")
     return _go_on(first, events)
 
 

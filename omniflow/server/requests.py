@@ -45,7 +45,7 @@ def add_requests(app: FastAPI, engine: Engine) -> None:
     async def run(ask: Ask, request: Request) -> Response:
         """Runs one request. A client that leaves cancels it."""
         values = await asyncio.to_thread(read_values, engine.schedule, ask.inputs)
-        events = await begin(start(engine, ask, values))
+        events = await begin(start(engine, ask, values), streams=ask.stream)
         if ask.stream:
             return StreamingResponse(_stream(events, engine.schedule), media_type=EVENTS)
         result = await result_of(events, request)

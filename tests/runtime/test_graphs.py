@@ -110,9 +110,9 @@ def test_min_tokens_keeps_a_loop_from_stopping_early() -> None:
     assert len(long.outputs["tokens"]) > count
 
 
-def test_an_empty_prompt_fails_with_a_reason() -> None:
+def test_an_empty_prompt_is_refused_with_a_reason() -> None:
     result = run(thinking(outputs={"tokens": ("think.tokens", TOKENS)}), prompt="")
-    assert result.state is State.FAILED
+    assert result.state is State.REFUSED
     assert result.error == "hand.program.yaml:14:3: node think: the prompt is empty: there is nothing to decode from"
 
 
@@ -235,7 +235,7 @@ def test_a_bound_over_anothers_length_counts_what_came(bound: str, want: int) ->
     assert len(result.outputs["tokens"]) == want
 
 
-def test_item_streams_that_do_not_match_fail_with_both_counts() -> None:
+def test_item_streams_that_do_not_match_are_refused_with_both_counts() -> None:
     spelled = {"characters": "tokens[W*, C]", "forced": "tokens[W*, K]"}
     nodes = [
         node("a", "op.segment", inputs={"text": "text"}, outputs={"segments": "text[N*]"}),
@@ -262,7 +262,7 @@ def test_item_streams_that_do_not_match_fail_with_both_counts() -> None:
         experts=[expert("lex", "null.lexicon"), expert("talk", "null.talker")],
     )
     result = omniflow.load(program).run({"prompt": "the sky is blue", "other": "the sky"})
-    assert result.state is State.FAILED
+    assert result.state is State.REFUSED
     assert "hand.program.yaml:9:3: node speak: port forced has 4 items, and another port has more" in str(result.error)
 
 

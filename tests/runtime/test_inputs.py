@@ -73,6 +73,37 @@ def test_tensors_are_checked_by_dtype_axes_and_sizes() -> None:
             check_inputs(program, {"frames": bad, "ids": [1]})
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"ids": [1e308]}, "input ids must be tokens"),
+        ({"ids": [10**30]}, "input ids must be tokens"),
+        ({"ids": [0.5]}, "it has numbers that are not whole"),
+        ({"ids": [float("nan")]}, "it has numbers that are not whole"),
+        ({"ids": [3, -1]}, "it has id -1, and ids are 0 to 8"),
+        ({"ids": [3, 9]}, "it has id 9, and ids are 0 to 8"),
+        ({"frames": [[1.0, float("nan"), 2.0]]}, "it has values that are infinite or no numbers"),
+        ({"frames": torch.tensor([[float("inf"), 1.0, 2.0]])}, "it has values that are infinite or no numbers"),
+        ({"frames": [[10**400, 1, 2]]}, "input frames must be act"),
+        ({"frames": [None]}, "input frames must be act"),
+    ],
+)
+def test_values_that_a_tensor_of_the_type_cannot_hold_are_named(given: dict[str, Any], said: str) -> None:
+    program = schedule(
+        inputs={"frames": "act[F, 3]", "ids": "tokens[T]"},
+        outputs={"ids": ("strip.tokens", "tokens[T]")},
+        nodes=[node("strip", "op.strip", inputs={"tokens": "tokens[T]"}, outputs={"tokens": "tokens[T]"})],
+        edges=[edge("ids -> strip.tokens", "tokens[T]")],
+    )
+    frames, ids = program.inputs
+    program = replace(program, inputs=(frames, replace(ids, type=replace(ids.type, vocabulary=9))))
+    good = {"frames": [[1.0, 2.0, 3.0]], "ids": [1.0, 8]}
+    assert check_inputs(program, good)["ids"].tolist() == [1, 8]
+    with pytest.raises(InputError, match=said) as error:
+        check_inputs(program, {**good, **given})
+    assert "\n" not in str(error.value)
+
+
 def test_a_queue_has_an_end() -> None:
     running = engine(limits=Limits(running=1, queued=2))
     for _ in range(2):

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from omniflow import InputError
+import omniflow
+from omniflow import BindError, InputError
 from omniflow.commands import run as command
-from omniflow.params import check_params, read_params
+from omniflow.params import check_params, known_params, read_params
 from tests.runtime.command import cli
 from tests.runtime.program import PROGRAM, PROMPTS, engine, speech
+from tests.schedules import edge, node, schedule
 
 
 @pytest.mark.parametrize(
@@ -31,6 +34,15 @@ from tests.runtime.program import PROGRAM, PROMPTS, engine, speech
         ({"think.max_tokens": "2 * thought.tokens"}, "param think.max_tokens cannot be read"),
         ({"think.feed_last": "yes"}, "expected true or false"),
         ({"speak.seed": "-3"}, "the least allowed is 0"),
+        ({"think.seed": "9223372036854775808"}, "expected a whole number"),
+        ({"speak.top_p": "0"}, "param speak.top_p is 0, the least allowed is 1e-09"),
+        ({"speak.top_p": "Infinity"}, "is not a finite number"),
+        ({"speak.temperature": "1" + "0" * 400}, "param speak.temperature is not a finite number"),
+        ({"speak.top_k": "4294967296"}, "the most allowed is"),
+        ({"think.max_tokens": "4294967296"}, "the most allowed is 2147483648"),
+        ({"think.suppress": "[-1]"}, "has the number -1, which is no id"),
+        ({"think.suppress": "[317]"}, "param think.suppress has id 317, and thinker knows ids from 0 to 316"),
+        ({"think.stop": "[2, 9999]"}, "param think.stop has id 9999, and thinker knows ids from 0 to 316"),
     ],
 )
 def test_a_param_that_does_not_fit_is_named_with_its_node(written: dict[str, str], said: str) -> None:
@@ -83,3 +95,74 @@ def test_params_are_refused_before_anything_is_loaded(tmp_path: Path, monkeypatc
     wrong = {"think.max_tokens": "many"}
     options: dict[str, Any] = {"seed": 0, "profile": "serve", "as_json": False, "trace": False}
     assert command.run(speech(), inputs={"prompt": "x"}, params=wrong, out=tmp_path / "out", **options) == 2
+
+
+@pytest.mark.parametrize("name", ["suppress", "stop"])
+def test_an_id_beyond_the_loaded_experts_vocabulary_is_refused_before_anything_runs(name: str) -> None:
+    running = engine()
+    size = running.bound.experts["talker"].vocab_size
+    said = f"param speak.{name} has id {size}, and talker knows ids from 0 to {size - 1}: its vocabulary has {size}"
+    with pytest.raises(InputError, match=said):
+        running.submit({"prompt": "Hm"}, params={f"speak.{name}": [2, size], "speak.min_tokens": 1})
+    assert running.is_idle
+    assert running.run({"prompt": "Hm"}, params={f"speak.{name}": [2, size - 1]}).state == "done"
+
+
+def test_an_id_of_the_card_beyond_the_loaded_experts_vocabulary_is_refused_when_it_is_loaded() -> None:
+    nodes = tuple(
+        replace(node, attributes={**node.attributes, "suppress": (70,)}) if node.id == "speak" else node
+        for node in speech().nodes
+    )
+    with pytest.raises(BindError, match=r"speech.program.yaml:18:3: node speak: suppress has id 70, and talker knows"):
+        omniflow.load(replace(speech(), nodes=nodes))
+
+
+def test_an_id_beyond_the_vocabulary_of_a_loop_inside_a_loop_is_refused() -> None:
+    running = omniflow.load(omniflow.compile("null.frames"))
+    with pytest.raises(InputError, match=r"param speak.deepen.suppress has id 32, and depth knows ids from 0 to 31"):
+        running.submit({"prompt": "Air"}, params={"speak.deepen.suppress": [32]})
+
+
+@pytest.mark.parametrize(
+    ("params", "said"),
+    [
+        ({"think.suppress_from": 1, "think.suppress": [0], "think.stop": [3], "think.min_tokens": 1}, "leave no id"),
+        ({"speak.suppress": list(range(44))}, "leave no id to choose"),
+    ],
+)
+def test_params_that_leave_nothing_to_choose_are_refused(params: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        engine().submit({"prompt": "Hm"}, params=params)
+
+
+@pytest.mark.parametrize(
+    ("program", "params", "said"),
+    [
+        ("null.image", {"show.tile": 4, "show.overlap": 2}, "tiles of 4 cannot overlap by 2"),
+        ("null.image", {"paint.levels": "unit", "paint.shift_by_length": [1, 2]}, "param paint.levels, paint.shift_by"),
+        ("null.image", {"paint.guidance": 1e9}, "the most allowed is 10000"),
+        ("null.image", {"paint.train_steps": 10**12}, "the most allowed is 1e"),
+        ("null.frames", {"speak.deepen.max_tokens": 2}, "every frame has 3"),
+    ],
+)
+def test_params_that_do_not_go_together_are_refused_before_anything_runs(
+    program: str, params: dict[str, Any], said: str
+) -> None:
+    running = omniflow.load(omniflow.compile(program))
+    with pytest.raises(InputError, match=said):
+        running.submit({"prompt": "Hm"}, params=params)
+    assert running.is_idle
+
+
+def test_what_the_program_is_made_of_cannot_be_changed_by_a_request() -> None:
+    program = schedule(
+        inputs={"ids": "tokens[T]"},
+        outputs={"ids": ("clamp.tokens", "tokens[T]")},
+        nodes=[node("clamp", "op.clamp", inputs={"tokens": "tokens[T]"}, outputs={"tokens": "tokens[T]"},
+                    attributes={"limit": 4, "fill": 0})],
+        edges=[edge("ids ~> clamp.tokens", "tokens[T]")],
+    )  # fmt: skip
+    with pytest.raises(InputError, match=r"param clamp.limit is a part of what the program is; only its spec can"):
+        check_params(program, {"clamp.limit": 9})
+    assert "clamp.limit" not in known_params(program)
+    assert check_params(program, {"clamp.fill": 1}) == {"clamp": {"fill": 1}}

@@ -2,13 +2,19 @@ from __future__ import annotations
 
 import base64
 import io
+from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import soundfile
+import torch
 
+import omniflow
+from omniflow.experts.qwen2_5_omni_voices import Voice, Voices
 from tests.runtime.program import PROMPTS, alone, engine
-from tests.server.served import Served
+from tests.schedules import edge, expert, node, schedule
+from tests.server.served import Served, serving
 
 CHAT = "/v1/chat/completions"
 
@@ -83,6 +89,39 @@ def test_what_a_chat_cannot_have_is_named(served: Served, body: dict[str, object
     answer = served.post(CHAT, body)
     assert answer.status == status
     assert words in answer.error
+
+
+@pytest.fixture(scope="module")
+def voices() -> Iterator[Served]:
+    """A program whose text is the name of its voice's token."""
+    token = torch.tensor([70])
+    known = {name: Voice(token=token, vector=torch.zeros(1), reference=torch.zeros(1, 1)) for name in ("Ada", "Bea")}
+    program = schedule(
+        inputs={"prompt": "text", "voice": "text"},
+        outputs={"text": ("say.text", "text")},
+        nodes=[
+            node("voice", "op.voice_id", expert="voices", inputs={"name": "text"}, outputs={"token": "tokens[1]"}),
+            node("say", "op.detokenize", expert="tokenizer", inputs={"tokens": "tokens[1]"}, outputs={"text": "text"}),
+        ],
+        edges=[edge("voice -> voice.name", "text"), edge("voice.token ~> say.tokens", "tokens[1]")],
+        experts=[expert("voices", "given"), expert("tokenizer", "null.tokenizer")],
+    )
+    prompt, voice = program.inputs
+    program = replace(program, inputs=(prompt, replace(voice, required=False, default="Ada")))
+    with serving(omniflow.load(program, experts={"voices": Voices(known)})) as found:
+        yield found
+
+
+@pytest.mark.parametrize("more", [{}, {"stream": True}])
+def test_an_unknown_voice_is_refused_and_the_known_ones_are_named(voices: Served, more: dict[str, object]) -> None:
+    assert voices.post(CHAT, {"messages": user("x"), "audio": {"voice": "Bea"}, **more}).status == 200
+    for path, body in (
+        (CHAT, {"messages": user("x"), "audio": {"voice": "Bob"}, **more}),
+        ("/v1/requests", {"inputs": {"prompt": "x", "voice": "Bob"}, **more}),
+    ):
+        answer = voices.post(path, body)
+        assert answer.status == 422
+        assert "node voice: unit 0: there is no voice 'Bob'; this checkpoint has Ada, Bea" in answer.error
 
 
 def test_the_model_is_listed(served: Served) -> None:

@@ -36,6 +36,6 @@ def test_messages_that_are_none_name_the_one_that_is_not(tmp_path: Path) -> None
     bounds = {"think.max_tokens": 2}
     for messages in ([], [{"role": "user"}], {"role": "user"}):
         result = engine.run({"messages": messages}, params=bounds)
-        assert result.state == "failed"
+        assert result.state == "refused"
         assert "message" in (result.error or "")
     assert engine.run({"messages": "hello"}, params=bounds).state == "done"

@@ -6,8 +6,8 @@ from omniflow_compiler.library.signature import Attribute, LoopSignature
 
 _SAMPLING = (
     Attribute(name="temperature", type="float", default=0.0, minimum=0.0, maximum=100.0, doc="0 decodes greedily."),
-    Attribute(name="top_k", type="int", default=0, minimum=0, doc="Sample among the k likeliest; 0 is all."),
-    Attribute(name="top_p", type="float", default=1.0, minimum=0.0, maximum=1.0, doc="Sample within this mass."),
+    Attribute(name="top_k", type="int", default=0, minimum=0, maximum=1 << 31, doc="Sample among the k likeliest; 0 is all."),
+    Attribute(name="top_p", type="float", default=1.0, minimum=1e-9, maximum=1.0, doc="Sample within this mass."),
     Attribute(
         name="repetition_penalty", type="float", default=1.0, minimum=0.01, maximum=100.0,
         doc="Divides (or multiplies, below zero) the logits of ids seen before.",
@@ -39,16 +39,16 @@ LOOPS = {
             attributes=(
                 Attribute(name="steps", type="int", required=True, minimum=1, maximum=10_000, doc="Denoise steps."),
                 Attribute(name="solver", type="text", default="euler", choices=("euler", "heun", "midpoint", "rk4", "unipc"), doc="How the flow is integrated."),
-                Attribute(name="guidance", type="float", default=0.0, minimum=0.0, doc="Weight of the conditional minus the unconditional prediction; 0 is off."),
-                Attribute(name="shift", type="float", default=1.0, minimum=0.01, doc="Static shift of the noise levels."),
+                Attribute(name="guidance", type="float", default=0.0, minimum=0.0, maximum=1e4, doc="Weight of the conditional minus the unconditional prediction; 0 is off."),
+                Attribute(name="shift", type="float", default=1.0, minimum=0.01, maximum=1e4, doc="Static shift of the noise levels."),
                 Attribute(name="levels", type="text", default="even", choices=("even", "unit", "trained", "open"), doc="Noise levels before the shift: `even` in time; `unit`, 1 down to 1/steps; `trained`, largest to smallest trained level; `open`, the same without the last. All end at 0."),
-                Attribute(name="train_steps", type="int", default=1000, minimum=1, doc="Noise levels that the denoiser was trained at."),
+                Attribute(name="train_steps", type="int", default=1000, minimum=1, maximum=1_000_000, doc="Noise levels that the denoiser was trained at."),
                 Attribute(name="shift_by_length", type="numbers", default=(), doc="Length, shift, length, shift: a line through the two points, at the sequence length of the latent, in place of `shift`."),
                 Attribute(name="shift_curve", type="text", default="exponential", choices=("exponential", "linear"), doc="What `shift_by_length` is put into."),
                 Attribute(name="terminal", type="float", default=0.0, minimum=0.0, maximum=1.0, doc="Stretches the levels so that the last but one is this; 0 leaves them."),
                 Attribute(name="whole_times", type="bool", default=False, doc="The denoiser is told the time in whole training steps, cut off."),
                 Attribute(name="order", type="int", default=2, minimum=1, maximum=3, doc="Order of `unipc`."),
-                Attribute(name="cfg", type="float", default=1.0, minimum=0.0, doc="Classifier-free guidance as published pipelines count it, u + cfg * (v - u); 1 is off."),
+                Attribute(name="cfg", type="float", default=1.0, minimum=0.0, maximum=1e4, doc="Classifier-free guidance as published pipelines count it, u + cfg * (v - u); 1 is off."),
                 Attribute(name="sway", type="float", default=0.0, minimum=-1.0, maximum=1.0, doc="Sway of the time grid (F5-TTS); 0 is even."),
             ),
             doc="Integrates a learned flow from noise to a latent.",

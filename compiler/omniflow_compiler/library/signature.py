@@ -14,7 +14,10 @@ AttributeType = Literal["int", "float", "bool", "text", "ids", "bytes", "express
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attribute:
-    """An attribute of an op, a loop kind or an expert. `required` ones have no default."""
+    """An attribute of an op, a loop kind or an expert. `required` ones have no default.
+
+    is_fixed: it belongs to what the program is, which types and weights rely on; no request can change it.
+    """
 
     name: str
     type: AttributeType
@@ -23,6 +26,7 @@ class Attribute:
     choices: tuple[str, ...] = ()
     minimum: float | None = None
     maximum: float | None = None
+    is_fixed: bool = False
     doc: str
 
 

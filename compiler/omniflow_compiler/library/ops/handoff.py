@@ -93,7 +93,9 @@ SIGNATURES = (
             outputs=(Port(name="value", type="?a[T, ...]"),),
         ),
         attributes=(
-            Attribute(name="scale", type="int", default=1, minimum=1, doc="Elements per element that was cut."),
+            Attribute(
+                name="scale", type="int", default=1, minimum=1, is_fixed=True, doc="Elements per element that was cut."
+            ),
         ),
         doc="What was made of a window, without what was made of its context.",
     ),
@@ -104,7 +106,9 @@ SIGNATURES = (
             inputs=(Port(name="like", type="?a[T, ...] @ r", streams=True),),
             outputs=(Port(name="noise", type="f32[T, width] @ r", streams=True),),
         ),
-        attributes=(Attribute(name="width", type="int", required=True, minimum=1, doc="Numbers per element."),),
+        attributes=(
+            Attribute(name="width", type="int", required=True, minimum=1, is_fixed=True, doc="Numbers per element."),
+        ),
         doc="A row of normal noise per element of a stream.",
     ),
     OpSignature(
@@ -115,7 +119,9 @@ SIGNATURES = (
         ),
         attributes=(
             _MARKED,
-            Attribute(name="merge", type="int", default=1, minimum=1, doc="Patches per token along each side."),
+            Attribute(
+                name="merge", type="int", default=1, minimum=1, is_fixed=True, doc="Patches per token along each side."
+            ),
         ),
         doc="Positions of tokens, where runs of certain tokens stand for the patches of pictures (M-RoPE of Qwen2-VL).",
     ),

@@ -29,7 +29,7 @@ SIGNATURES = (
             outputs=(Port(name="text", type="text"),),
         ),
         attributes=(
-            Attribute(name="template", type="text", required=True, doc="A Jinja template over `text` and the scalars that are connected."),
+            Attribute(name="template", type="text", required=True, is_fixed=True, doc="A Jinja template over `text` and the scalars that are connected."),
         ),
         doc="Writes what is to be painted or filmed into a text, as the model was trained to read it.",
     ),

@@ -55,7 +55,7 @@ SIGNATURES = (
     OpSignature(
         name="project", needs="language_model", barrier=False,
         ports=_ports((Port(name="rows", type="act[T, outer]", streams=True),), (Port(name="rows", type="act[T, hidden]", streams=True),)),
-        attributes=(Attribute(name="through", type="text", required=True, doc="Which of the component's projections."),),
+        attributes=(Attribute(name="through", type="text", required=True, is_fixed=True, doc="Which of the component's projections."),),
         doc="Rows of another expert's space in the space of this one.",
     ),
     OpSignature(
