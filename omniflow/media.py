@@ -39,6 +39,11 @@ def read_file(spec: Input, written: str) -> Any:
     """The value of an input from `path` or `path#tensor`. Errors: InputError naming input, file and what is wrong."""
     name, _, tensor = written.partition("#")
     path = Path(name)
+    if not name:
+        given = f"{FILE}{written}"
+        raise InputError(f"input {spec.name} is {spec.type.text}; `{given}` names no file: write {FILE} and its path")
+    if path.is_dir():
+        raise InputError(f"input {spec.name} is {spec.type.text}; {name} is a folder, not a file")
     if not path.is_file():
         raise InputError(f"input {spec.name} is {spec.type.text}; there is no file {name}")
     base = "text" if spec.type.base in ("text", "json", "record", "scalar") else spec.type.base

@@ -20,7 +20,10 @@ PROMPT = 1  # tokens that every prompt has at least
 def check_cache(
     loop: LoopSpec, component: Component, card: CardSpec, attributes: Mapping[str, object], report: Report
 ) -> None:
-    """Reports a cache of another kind, a beginning that cannot be reused, and room for less than one sequence."""
+    """Reports a cache of another kind, one that the expert would not use, a beginning that cannot be reused, and room
+
+    for less than one sequence.
+    """
     cache = card.caches.get(loop.cache.text) if loop.cache is not None else None
     if loop.cache is None or cache is None or cache.kind not in WHAT:
         return
@@ -28,6 +31,12 @@ def check_cache(
     if cache.kind != KINDS.get(loop.kind.text):
         message = f"loop `{loop.name.text}` of kind `{loop.kind.text}` cannot use cache `{cache.name.text}`"
         report.add(codes.CACHE_KIND, loop.cache.span, message, labels=declared, help=_fitting(loop, card, cache))
+    elif not component.signature.leases:
+        message = (
+            f"`{component.signature.use}` keeps its keys and values itself and would not use cache `{cache.name.text}`"
+        )
+        help = [f"leave `cache` out of loop `{loop.name.text}`"]
+        report.add(codes.CACHE_UNREAD, loop.cache.span, message, labels=declared, help=help)
     elif cache.reuse == "prefix" and not component.signature.forks:
         use = component.signature.use
         report.add(

@@ -86,6 +86,7 @@ CACHE_REUSE = _code("OF2013", "expert cannot reuse what is cached")
 SESSION = _code("OF2014", "loop cannot keep a session")
 PLACEMENT = _code("OF2015", "expert does not have that dtype or device")
 QUANTIZED = _code("OF2016", "fewer bits without a tolerance")
+CACHE_UNREAD = _code("OF2017", "expert takes no cache")
 
 BASE_MISMATCH = _code("OF2101", "types do not match")
 DTYPE_MISMATCH = _code("OF2102", "dtypes do not match")

@@ -175,6 +175,27 @@ def test_an_at_sign_names_a_file_and_two_are_text(tmp_path: Path) -> None:
         read_inputs(schedule, {"given": "@nowhere"})
 
 
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("@", "input given is {type}; `@` names no file: write @ and its path"),
+        ("@#x", "input given is {type}; `@#x` names no file: write @ and its path"),
+        ("@{folder}", "input given is {type}; {folder} is a folder, not a file"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["text", "audio[S]", "json"])
+def test_a_path_that_is_empty_or_a_folder_is_named_for_what_it_is(
+    tmp_path: Path, kind: str, written: str, said: str
+) -> None:
+    class Declared:
+        inputs = (wanted(kind),)
+
+    schedule: Any = Declared()
+    with pytest.raises(InputError) as error:
+        read_inputs(schedule, {"given": written.format(folder=tmp_path)})
+    assert str(error.value) == said.format(type=wanted(kind).type.text, folder=tmp_path)
+
+
 def test_an_input_of_items_is_written_once_per_item_and_any_other_once(tmp_path: Path) -> None:
     for name, seconds in (("a", 0.1), ("b", 0.2)):
         soundfile.write(tmp_path / f"{name}.wav", tone(16000, seconds).numpy(), 16000)

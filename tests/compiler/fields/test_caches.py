@@ -108,6 +108,16 @@ def test_an_expert_that_cannot_reuse_is_found(tmp_path: Path) -> None:
     assert codes.CACHE_REUSE.id in [fault.code for fault in faults(compilation)]
 
 
+def test_an_expert_that_would_not_use_its_cache_is_found_where_it_is_named(tmp_path: Path) -> None:
+    edits = (("binds: lm", "binds: talker"), ("null.talker", "smol.talker"), (", reuse: prefix", ""))
+    compilation = compiled(
+        tmp_path, *edits, program=PROGRAM.replace("cut.tokens -> say.prompt", "cut.tokens -> say.source")
+    )
+    (fault,) = [fault for fault in faults(compilation) if fault.code == codes.CACHE_UNREAD.id]
+    assert line_of(compilation, fault) == "kv"
+    assert fault.help == ("leave `cache` out of loop `say`",)
+
+
 SESSION = ("max_tokens: 9,", "max_tokens: 9, session: true,")
 
 

@@ -17,6 +17,7 @@ def _null(signature: ExpertSignature) -> ExpertSignature:
         use=signature.use.replace("smol.", "null."),
         sizes={**signature.sizes, **_SIZES.get(signature.use, {})},
         num_parameters=10_000 if signature.num_parameters else 0,
+        leases=True,
         kv_bytes_per_token=64 if signature.kv_bytes_per_token else 0,
         unit_seconds=dict.fromkeys(signature.unit_seconds, 0.0001),
         doc=f"Tiny random stand-in for `{signature.use}`.",

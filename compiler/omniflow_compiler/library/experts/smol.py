@@ -53,7 +53,7 @@ SIGNATURES = (
     ExpertSignature(
         use="smol.talker", role="talker", serves={"ar_decode": _SPELLING}, sizes={"characters": 63, "vocabulary": 76},
         num_parameters=751_551, kv_bytes_per_token=2 * 2 * 128 * 4, takes_source=False,
-        unit_seconds={"ar_prefill": 0.001, "ar_token": 0.0008},
+        leases=False, unit_seconds={"ar_prefill": 0.001, "ar_token": 0.0008},
         doc="A one-layer BART from characters to phonemes.",
     ),
     ExpertSignature(
