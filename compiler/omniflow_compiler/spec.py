@@ -104,10 +104,20 @@ class CardSpec:
         forms = written if isinstance(written, Mapping) else {}
         return {form: float(nats) for form, nats in forms.items() if isinstance(nats, int | float)}
 
+    def allows(self, component: str, form: str) -> bool:
+        """Whether it says how far a component's weights in that form may be from full ones."""
+        return form_key(component, form) in self.quantized
+
     def has(self, section: str, name: str) -> bool:
         """Whether the card declares the name in `components`, `loops` or `caches`, readable or not."""
         known = {"components": self.components, "loops": self.loops, "caches": self.caches}[section]
         return name in known or section in self.unread or f"{section}.{name}" in self.unread
+
+
+def form_key(component: str, form: str) -> str:
+    """Where `parity.quantized` bounds a component's form: `int8`, of a workflow's stage `STAGE/int8`."""
+    stage, slash, _ = component.rpartition("/")
+    return f"{stage}{slash}{form}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

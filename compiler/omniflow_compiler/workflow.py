@@ -121,7 +121,7 @@ class _Joint:
     offered: set[str] = field(default_factory=set)
     mentioned: set[str] = field(default_factory=set)  # by edges that lead nowhere
     unread: set[str] = field(default_factory=set)
-    quantized: dict[str, float] = field(default_factory=dict)  # the strictest of the stages' cards, by form
+    quantized: dict[str, float] = field(default_factory=dict)  # of the stages' cards, by stage and form
 
     def add(self, name: str, whole: Whole, report: Report, given: MappingOf[str, Scalar]) -> None:
         program, card = whole.program, whole.card
@@ -135,8 +135,7 @@ class _Joint:
         self.origins |= {f"{name}.{key}": span for key, span in {**card.origins, **program.origins}.items()}
         self.components |= _prefixed(name, card.components)
         self.caches |= _prefixed(name, card.caches)
-        for form, nats in card.quantized.items():
-            self.quantized[form] = min(nats, self.quantized.get(form, nats))
+        self.quantized |= {f"{name}/{form}": nats for form, nats in card.quantized.items()}
         self.loops |= {
             f"{name}/{key}": replace(
                 loop,

@@ -11,6 +11,7 @@ from torch import Tensor
 from omniflow.bind import cache_of, load_expert
 from omniflow.roles import Autoregressor, TokenRows
 from omniflow_compiler.schedule import Schedule
+from omniflow_compiler.spec import form_key
 
 SEQUENCES, TOKENS = 4, 48
 
@@ -35,7 +36,7 @@ def losses(schedule: Schedule) -> Iterator[Loss]:
         cache = cache_of(spec, schedule)
         small = load_expert(spec, cache)
         full = load_expert(replace(spec, attributes={**spec.attributes, "quantize": "none"}), cache)
-        allowed = declared.get(form) if isinstance(declared, dict) else None
+        allowed = declared.get(form_key(spec.name, form)) if isinstance(declared, dict) else None
         yield Loss(
             expert=spec.name,
             form=form,

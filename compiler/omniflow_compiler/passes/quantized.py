@@ -10,15 +10,15 @@ ATTRIBUTE = "quantize"
 
 
 def check_quantized(graph: ProgramGraph, report: Report) -> None:
-    """Reports components in use whose form `parity.quantized` does not name."""
+    """Reports components in use whose form `parity.quantized` of their own card does not name."""
     used = {each.spec.name.text: each for node in graph.nodes.values() for each in node.components}
     for name, component in used.items():
         written = component.spec.attributes.get(ATTRIBUTE)
-        form = component.attributes.get(ATTRIBUTE, "none")
-        if written is not None and form != "none" and form not in graph.card.quantized:
+        form = str(component.attributes.get(ATTRIBUTE, "none"))
+        if written is not None and form != "none" and not graph.card.allows(name, form):
             report.add(
                 codes.QUANTIZED,
                 written.span,
-                f"`{name}` is held in {form}, and the card says nowhere how far that may be from its full weights",
+                f"`{name}` is held in {form}, and its card says nowhere how far that may be from its full weights",
                 help=[f"allow a loss in nats per token: `parity: {{quantized: {{{form}: 0.1}}}}`"],
             )

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from omniflow_compiler import codes
-from omniflow_compiler.pipeline import Options, compile_file
+from omniflow_compiler.pipeline import Compilation, Options, compile_file
 from omniflow_compiler.reader import parse_schedule
 from tests.compiler.programs import check, faults, line_of
 
@@ -54,19 +54,34 @@ def test_other_forms_and_other_values_are_refused(tmp_path: Path, written: str) 
     assert {fault.code for fault in faults(found)} & {"OF1101", "OF1103", "OF1104"}
 
 
-def test_the_strictest_of_a_workflows_cards_holds_for_all_of_it(tmp_path: Path) -> None:
-    for name, nats in (("one", 0.2), ("two", 0.1)):
-        text = card(f"parity: {{quantized: {{int8: {nats}}}}}")
-        (tmp_path / f"{name}.card.yaml").write_text(f"omniflow: 1\nkind: card\nid: {name}\n{text}")
-        (tmp_path / f"{name}.program.yaml").write_text(
+def workflow(folder: Path, **stages: str) -> Compilation:
+    """A workflow of two programs, each over a card with that line of parity."""
+    for name, parity in stages.items():
+        (folder / f"{name}.card.yaml").write_text(f"omniflow: 1\nkind: card\nid: {name}\n{card(parity)}")
+        (folder / f"{name}.program.yaml").write_text(
             f"omniflow: 1\nkind: program\nid: {name}.say\ncard: {name}\n{PROGRAM}"
         )
-    path = tmp_path / "w.workflow.yaml"
+    path = folder / "w.workflow.yaml"
     path.write_text(
         'omniflow: 1\nkind: workflow\nid: w\ninputs: {ids: "tokens[P]"}\noutputs: {tokens: b.tokens}\n'
         "stages: {a: {program: one.program.yaml}, b: {program: two.program.yaml}}\n"
         "edges:\n  - ids -> a.ids\n  - a.tokens -> b.ids\n"
     )
-    found = compile_file(path, Options())
+    return compile_file(path, Options())
+
+
+def allowing(nats: float) -> str:
+    return f"parity: {{quantized: {{int8: {nats}}}}}"
+
+
+def test_each_stage_of_a_workflow_is_held_to_its_own_card(tmp_path: Path) -> None:
+    found = workflow(tmp_path, one=allowing(0.2), two=allowing(0.1))
     assert found.schedule is not None, [fault.message for fault in found.report]
-    assert found.schedule.parity == {"quantized": {"int8": 0.1}}
+    assert found.schedule.parity == {"quantized": {"a/int8": 0.2, "b/int8": 0.1}}
+
+
+def test_a_stage_whose_card_allows_nothing_does_not_hide_behind_one_that_does(tmp_path: Path) -> None:
+    found = workflow(tmp_path, one=allowing(0.2), two="")
+    (fault,) = [fault for fault in faults(found) if fault.code == codes.QUANTIZED.id]
+    assert fault.message.startswith("`b/lm` is held in int8, and its card says nowhere")
+    assert fault.span.file.endswith("two.card.yaml")

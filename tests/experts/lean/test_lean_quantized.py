@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,10 +16,13 @@ from omniflow.experts import lean
 from omniflow.experts.hf_tokenizer import load_tokenizer
 from omniflow.experts.lean.linear import Int4Linear, Int8Linear
 from omniflow.roles import TokenRows
+from omniflow.verification import quantized
 from omniflow.verification.quantized import divergence
+from omniflow.verification.verify import _loss_row
 from omniflow.weights import prepare
 from omniflow_compiler.schedule import Expert, Place
 from tests.experts.lean.models import greedy, prompts
+from tests.schedules import expert, schedule
 
 TEXT = (
     "The sea covers most of the Earth. Its water is salty because rivers carry minerals from the land, and when water "
@@ -103,6 +107,20 @@ def test_divergence_is_nothing_from_the_same_weights_and_something_in_fewer_bits
     assert divergence(full, lean.random(SHAPE, 0, native=False)) == 0.0
     int8, int4 = (divergence(full, lean.random(SHAPE, 0, native=False, quantize=form)) for form in ("int8", "int4"))
     assert 0.0 < int8 < int4 < 1.0
+
+
+def test_each_stage_of_a_workflow_is_measured_against_what_its_own_card_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(spec: Expert, cache: object) -> lean.LeanDecoder:
+        return lean.random(SHAPE, 0, native=False, quantize=spec.attributes["quantize"])  # type: ignore[arg-type]
+
+    monkeypatch.setattr(quantized, "load_expert", load)
+    experts = [expert(name, "given", {"quantize": "int8"}) for name in ("a/lm", "b/lm", "c/d/lm", "lm")]
+    program = schedule(inputs={}, outputs={}, nodes=[], edges=[], experts=experts)
+    program = replace(program, parity={"quantized": {"a/int8": 5.0, "c/d/int8": 1e-9}})
+    found = {loss.expert: loss for loss in quantized.losses(program)}
+    assert {name: loss.allowed for name, loss in found.items()} == {"a/lm": 5.0, "b/lm": 0.0, "c/d/lm": 1e-9, "lm": 0.0}
+    assert len({loss.nats for loss in found.values()}) == 1
+    assert [_loss_row(loss).holds for loss in found.values()] == [True, False, False, False]
 
 
 @pytest.mark.heavy
