@@ -8,7 +8,8 @@ from omniflow_compiler import codes
 from omniflow_compiler.diagnostics import Report
 from omniflow_compiler.expressions import Expression, ExpressionError
 from omniflow_compiler.library.signature import Attribute
-from omniflow_compiler.load import MAX_NUMBER, Unread
+from omniflow_compiler.load.scalars import MAX_NUMBER
+from omniflow_compiler.load.tree import Unread
 from omniflow_compiler.quantities import parse_bytes
 from omniflow_compiler.source import Span
 from omniflow_compiler.spec import Attribute as Written

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from omniflow_compiler import codes
 from omniflow_compiler.diagnostics import Label, Report
-from omniflow_compiler.load import Mapping, Scalar, read_document
-from omniflow_compiler.parse import kind_of
+from omniflow_compiler.load.document import read_document
+from omniflow_compiler.load.tree import Mapping, Scalar
+from omniflow_compiler.parse.kind import kind_of
 from omniflow_compiler.reads import note_file, note_folder, read_bytes
 from omniflow_compiler.source import SourceSet
 from omniflow_compiler.spec import CardSpec, Name

@@ -9,10 +9,11 @@ from pathlib import Path
 from omniflow_compiler import codes
 from omniflow_compiler.diagnostics import Report
 from omniflow_compiler.faults import FaultSpec, parse_faults
-from omniflow_compiler.load import Mapping, Scalar, read_document
+from omniflow_compiler.load.document import read_document
+from omniflow_compiler.load.tree import Mapping, Scalar
 from omniflow_compiler.names import unknown
 from omniflow_compiler.params import COMMAND_LINE
-from omniflow_compiler.parse import kind_of
+from omniflow_compiler.parse.kind import kind_of
 from omniflow_compiler.quantities import parse_bytes
 from omniflow_compiler.source import SourceSet
 from omniflow_compiler.spec import CardSpec, Name

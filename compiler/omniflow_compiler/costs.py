@@ -19,7 +19,7 @@ from typing import Any
 
 from omniflow_compiler import codes
 from omniflow_compiler.diagnostics import Report
-from omniflow_compiler.load import read_source
+from omniflow_compiler.load.text import read_source
 from omniflow_compiler.reads import note_file
 from omniflow_compiler.source import SourceSet, Span
 

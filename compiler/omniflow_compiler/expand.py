@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from omniflow_compiler import codes
 from omniflow_compiler.diagnostics import Label, Report
 from omniflow_compiler.files import Chain, open_spec
-from omniflow_compiler.load import Scalar
+from omniflow_compiler.load.tree import Scalar
 from omniflow_compiler.names import unknown
-from omniflow_compiler.parse import parse_program
+from omniflow_compiler.parse.program import parse_program
 from omniflow_compiler.source import SourceSet, Span
 from omniflow_compiler.spec import Attribute, EdgeSpec, Name, NodeSpec, OutputSpec, PortRef, ProgramSpec
 from omniflow_compiler.suggest import nearest

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from omniflow_compiler import codes
 from omniflow_compiler.diagnostics import Report
-from omniflow_compiler.load import Mapping, Scalar, Sequence
+from omniflow_compiler.load.tree import Mapping, Scalar, Sequence
 from omniflow_compiler.names import unknown
 from omniflow_compiler.schedule import Schedule
 from omniflow_compiler.source import Span

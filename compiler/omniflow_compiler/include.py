@@ -13,8 +13,8 @@ from omniflow_compiler import codes
 from omniflow_compiler.costs import read_costs
 from omniflow_compiler.diagnostics import Label, Report
 from omniflow_compiler.files import Chain, open_spec
-from omniflow_compiler.load import Mapping, Scalar, plain
-from omniflow_compiler.parse import parse_card
+from omniflow_compiler.load.tree import Mapping, Scalar, plain
+from omniflow_compiler.parse.card import parse_card
 from omniflow_compiler.source import SourceSet
 from omniflow_compiler.spec import CacheSpec, CardSpec, ComponentSpec, LoopSpec
 

@@ -8,8 +8,8 @@ from omniflow_compiler.cards import sibling_programs
 from omniflow_compiler.diagnostics import Report
 from omniflow_compiler.expand import expand_graphs
 from omniflow_compiler.files import Chain
-from omniflow_compiler.load import read_document
-from omniflow_compiler.parse import parse_program
+from omniflow_compiler.load.document import read_document
+from omniflow_compiler.parse.program import parse_program
 from omniflow_compiler.passes.unused import Uses, check_unused, check_unused_params, is_all_used, unread, uses_of
 from omniflow_compiler.source import SourceSet
 from omniflow_compiler.spec import CardSpec, ProgramSpec

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from omniflow_compiler import codes
 from omniflow_compiler.diagnostics import Label, Report
-from omniflow_compiler.load import Entry, Mapping, Scalar, ScalarValue, Sequence, Tree, Unread
+from omniflow_compiler.load.tree import Entry, Mapping, Scalar, ScalarValue, Sequence, Tree, Unread
 from omniflow_compiler.source import Span
 from omniflow_compiler.suggest import did_you_mean
 from omniflow_compiler.validate import first_line, validate

@@ -23,11 +23,14 @@ from omniflow_compiler.include import read_card
 from omniflow_compiler.levels import Levels
 from omniflow_compiler.library.library import BUILT_IN, Library
 from omniflow_compiler.lints import check_use
-from omniflow_compiler.load import Mapping as Tree
-from omniflow_compiler.load import Scalar, read_document, without_collection
+from omniflow_compiler.load.collection import without_collection
+from omniflow_compiler.load.document import read_document
+from omniflow_compiler.load.tree import Mapping as Tree
+from omniflow_compiler.load.tree import Scalar
 from omniflow_compiler.lower import lower
 from omniflow_compiler.names import unknown
-from omniflow_compiler.parse import kind_of, parse_program
+from omniflow_compiler.parse.kind import kind_of
+from omniflow_compiler.parse.program import parse_program
 from omniflow_compiler.passes.bounds import check_bounds, check_card_bounds
 from omniflow_compiler.passes.branches import Branches, check_branches, without_branches
 from omniflow_compiler.passes.budget import check_budget

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from omniflow_compiler.costs import Measured
-from omniflow_compiler.load import Scalar, ScalarValue
+from omniflow_compiler.load.tree import Scalar, ScalarValue
 from omniflow_compiler.source import Span
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from omniflow_compiler import codes
 from omniflow_compiler.diagnostics import Edit, Label, Report
-from omniflow_compiler.load import Mapping, Scalar, Sequence, Tree, Unread
+from omniflow_compiler.load.tree import Mapping, Scalar, Sequence, Tree, Unread
 from omniflow_compiler.source import Span
 from omniflow_compiler.suggest import did_you_mean, nearest
 

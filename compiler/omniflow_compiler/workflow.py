@@ -13,9 +13,10 @@ from omniflow_compiler.diagnostics import Label, Report
 from omniflow_compiler.expand import expand_graphs, mentions, port_span
 from omniflow_compiler.files import Chain, open_spec
 from omniflow_compiler.include import read_card
-from omniflow_compiler.load import Mapping, Scalar, ScalarValue
+from omniflow_compiler.load.tree import Mapping, Scalar, ScalarValue
 from omniflow_compiler.names import unknown
-from omniflow_compiler.parse import parse_program, parse_workflow
+from omniflow_compiler.parse.program import parse_program
+from omniflow_compiler.parse.workflow import parse_workflow
 from omniflow_compiler.source import SourceSet, Span
 from omniflow_compiler.spec import (
     CacheSpec,

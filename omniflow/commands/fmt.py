@@ -57,7 +57,7 @@ def _format(path: Path, check: bool) -> bool | None:
     """Whether the file's layout changes; None after its faults were printed."""
     from omniflow.files import WriteError, write_text
     from omniflow_compiler.diagnostics import Report
-    from omniflow_compiler.load import read_source
+    from omniflow_compiler.load.text import read_source
     from omniflow_compiler.reads import MAX_FILE_BYTES, read_bounded
     from omniflow_compiler.source import SourceSet
 

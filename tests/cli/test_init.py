@@ -14,7 +14,8 @@ from omniflow.commands.init import TEMPLATES, start_project
 from omniflow.commands.launch import launch
 from omniflow.commands.selection import Selection
 from omniflow_compiler.diagnostics import Report
-from omniflow_compiler.load import plain, read_document
+from omniflow_compiler.load.document import read_document
+from omniflow_compiler.load.tree import plain
 from omniflow_compiler.pipeline import Options, compile_file
 from omniflow_compiler.source import SourceSet
 

@@ -12,7 +12,8 @@ from jsonschema import Draft7Validator, Draft202012Validator
 from omniflow_compiler.diagnostics import Report
 from omniflow_compiler.json_schema import full_schema
 from omniflow_compiler.library.library import BUILT_IN
-from omniflow_compiler.load import Mapping, plain, read_text
+from omniflow_compiler.load.document import read_text
+from omniflow_compiler.load.tree import Mapping, plain
 from omniflow_compiler.pipeline import Options, compile_file
 from omniflow_compiler.schema_examples import EXAMPLES
 from omniflow_compiler.source import Source

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from omniflow_compiler.diagnostics import Report
-from omniflow_compiler.load import Mapping, Scalar, read_text
+from omniflow_compiler.load.document import read_text
+from omniflow_compiler.load.tree import Mapping, Scalar
 from omniflow_compiler.source import SourceSet
 
 

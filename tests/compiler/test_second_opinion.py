@@ -16,7 +16,8 @@ from jsonschema import Draft202012Validator
 
 from omniflow_compiler.diagnostics import Report
 from omniflow_compiler.digraph import Digraph, connected_parts
-from omniflow_compiler.load import Tree, read_text
+from omniflow_compiler.load.document import read_text
+from omniflow_compiler.load.tree import Tree
 from omniflow_compiler.source import SourceSet
 from omniflow_compiler.validate import definition, schema, validate
 

@@ -10,7 +10,7 @@ from typing import Any
 from omniflow_compiler.editor import hover
 from omniflow_compiler.editor.reading import Reading
 from omniflow_compiler.library.signature import Attribute
-from omniflow_compiler.parse import KINDS
+from omniflow_compiler.parse.kind import KINDS
 from omniflow_compiler.types import BASES, DTYPES
 from omniflow_compiler.validate import schema
 

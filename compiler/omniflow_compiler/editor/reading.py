@@ -13,9 +13,11 @@ from omniflow_compiler.graph import Component, Node
 from omniflow_compiler.include import read_card
 from omniflow_compiler.library.library import Library
 from omniflow_compiler.library.signature import Port
-from omniflow_compiler.load import Mapping as Tree
-from omniflow_compiler.load import read_document
-from omniflow_compiler.parse import kind_of, parse_program, parse_workflow
+from omniflow_compiler.load.document import read_document
+from omniflow_compiler.load.tree import Mapping as Tree
+from omniflow_compiler.parse.kind import kind_of
+from omniflow_compiler.parse.program import parse_program
+from omniflow_compiler.parse.workflow import parse_workflow
 from omniflow_compiler.passes.types import Types
 from omniflow_compiler.pipeline import Options, compile_file
 from omniflow_compiler.resolve import resolve_components, resolve_loops

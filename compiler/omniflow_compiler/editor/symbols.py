@@ -11,9 +11,9 @@ from typing import Any
 from omniflow_compiler.editor import hover
 from omniflow_compiler.editor.reading import Reading
 from omniflow_compiler.library.signature import Attribute as Declared
-from omniflow_compiler.load import Mapping as Tree
-from omniflow_compiler.load import Scalar, Sequence, plain
-from omniflow_compiler.load import Tree as AnyTree
+from omniflow_compiler.load.tree import Mapping as Tree
+from omniflow_compiler.load.tree import Scalar, Sequence, plain
+from omniflow_compiler.load.tree import Tree as AnyTree
 from omniflow_compiler.source import Span
 from omniflow_compiler.spec import Attribute, EdgeSpec, LoopSpec, Name, NodeSpec, OutputSpec, PortRef
 from omniflow_compiler.validate import schema

@@ -9,8 +9,9 @@ from omniflow_compiler.diagnostics import Report
 from omniflow_compiler.layout.comments import tie_comments
 from omniflow_compiler.layout.pieces import cut
 from omniflow_compiler.layout.writer import write_document
-from omniflow_compiler.load import Mapping, Scalar, Sequence, Tree, read_text
-from omniflow_compiler.parse import kind_of
+from omniflow_compiler.load.document import read_text
+from omniflow_compiler.load.tree import Mapping, Scalar, Sequence, Tree
+from omniflow_compiler.parse.kind import kind_of
 from omniflow_compiler.source import Source
 
 ODD_BREAKS = re.compile("[\x85\u2028\u2029]")

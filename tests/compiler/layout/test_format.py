@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from omniflow_compiler.diagnostics import Report
 from omniflow_compiler.layout.format import FormatError, format_text
-from omniflow_compiler.load import Mapping, plain, read_text
+from omniflow_compiler.load.document import read_text
+from omniflow_compiler.load.tree import Mapping, plain
 from omniflow_compiler.pipeline import Options, compile_file
 from omniflow_compiler.source import Source
 from tests.compiler.layout.scribble import Scribbler
