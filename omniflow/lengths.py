@@ -11,7 +11,7 @@ from fractions import Fraction
 from torch import Tensor
 
 from omniflow.values import Value, is_starred
-from omniflow_compiler.schedule import Input, Schedule
+from omniflow_compiler.schedule import Input, PortType, Schedule
 from omniflow_compiler.sizes import Size, parse_size
 
 
@@ -52,11 +52,16 @@ def limit_problems(spec: Input, value: Value) -> list[str]:
 
 def _over(spec: Input, axis: int, count: int) -> str:
     """`input audio has 480000 elements along S (30.00 s), at most 160000 (10.00 s)`."""
-    name, most, rate = parse_size(spec.type.axes[axis].removesuffix("*")).short, spec.limits[axis], spec.type.rate_hz
-    is_time = rate is not None and axis == is_starred(spec.type)
+    had = in_elements(spec.type, axis, count, spec.limits[axis])
+    return f"input {spec.name} has {had}; {spec.place} declares it"
+
+
+def in_elements(kind: PortType, axis: int, count: int, most: int) -> str:
+    """`480000 elements along S (30.00 s), at most 160000 (10.00 s)`."""
+    name, rate = parse_size(kind.axes[axis].removesuffix("*")).short, kind.rate_hz
+    is_time = rate is not None and axis == is_starred(kind)
     seconds = [f" ({number / rate:.2f} s)" if rate and is_time else "" for number in (count, most)]
-    had = f"has {count} elements along {name}{seconds[0]}"
-    return f"input {spec.name} {had}, at most {most}{seconds[1]}; {spec.place} declares it"
+    return f"{count} elements along {name}{seconds[0]}, at most {most}{seconds[1]}"
 
 
 def _sizes(spec: Input, value: Value) -> Iterator[tuple[str, Size, int]]:

@@ -12,6 +12,7 @@ from omniflow.bounds import is_on
 from omniflow.channel import ITEMS, PIECES, VALUE, Channel, Sink
 from omniflow.faults import Faults
 from omniflow.feedback import Feedback, initial_value
+from omniflow.limited import LimitedChannel
 from omniflow.node import BoundNode, NodeRun
 from omniflow.request import Request
 from omniflow.stream import Outlet
@@ -101,7 +102,8 @@ def _channel(
 ) -> Channel:
     source, dot, port = spec.source.rpartition(".")
     writer = runs[source] if dot else None
-    channel = Channel(spec, mode=_mode(spec, run), reader=run, writer=writer)
+    kind = LimitedChannel if spec.limits else Channel
+    channel = kind(spec, mode=_mode(spec, run), reader=run, writer=writer)
     if request.generator is not None:
         channel.capacity = sys.maxsize  # its nodes start one after another, so a channel must hold all of a stream
     if writer is not None:

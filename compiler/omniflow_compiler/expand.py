@@ -184,7 +184,7 @@ def _joined(outer: EdgeSpec, inner: EdgeSpec, graph: ProgramSpec, name: str) -> 
         target=_inside(name, inner.target),
         streams=streams,
         attributes={**inner.attributes, **outer.attributes} if streams or outer.attributes else {},
-        contracts=(*outer.contracts, graph.inputs[inner.source.port].type, *inner.contracts),
+        contracts=(*outer.contracts, graph.inputs[inner.source.port], *inner.contracts),
     )
 
 

@@ -11,6 +11,7 @@ from functools import lru_cache
 
 from omniflow_compiler.graph import Component, Edge, Node, ProgramGraph
 from omniflow_compiler.library.signature import Port as PortSignature
+from omniflow_compiler.limits import Limits, limits_of_inputs, passed
 from omniflow_compiler.passes.memory import weight_bytes
 from omniflow_compiler.passes.plan import Plan
 from omniflow_compiler.passes.types import Types
@@ -31,7 +32,7 @@ from omniflow_compiler.schedule import (
 from omniflow_compiler.schedule import Inner as ScheduledInner
 from omniflow_compiler.schedule import Node as ScheduledNode
 from omniflow_compiler.source import Span
-from omniflow_compiler.spec import InputSpec, StageSpec
+from omniflow_compiler.spec import StageSpec
 from omniflow_compiler.types import UNKNOWN, Type
 from omniflow_compiler.version import VERSION
 
@@ -41,6 +42,7 @@ def lower(graph: ProgramGraph, types: Types, plan: Plan, outputs: Sequence[str])
     nodes = tuple(_node(graph.nodes[name], types, plan) for name in plan.order)
     components = {c.spec.name.text: c for node in _scheduled(graph, plan) for c in node.components}
     read = {e.spec.source.port for name in plan.order for e in graph.incoming[name] if e.source_node is None}
+    limits = limits_of_inputs(graph)
     schedule = Schedule(
         program=graph.program.id.text,
         card=graph.card.id.text,
@@ -49,7 +51,7 @@ def lower(graph: ProgramGraph, types: Types, plan: Plan, outputs: Sequence[str])
         params=dict(sorted({**graph.card.params, **graph.program.params}.items())),
         capabilities=tuple(sorted(name.text for name in graph.card.capabilities)),
         parity=_json(dict(graph.card.parity)),
-        inputs=tuple(_input(name, graph, types, name in read) for name in sorted(graph.program.inputs)),
+        inputs=tuple(_input(name, graph, types, name in read, limits[name]) for name in sorted(graph.program.inputs)),
         outputs=tuple(_output(name, graph, types) for name in sorted(outputs)),
         experts=tuple(_expert(components[name]) for name in sorted(components)),
         caches=tuple(_caches(graph, plan)),
@@ -102,7 +104,7 @@ def _json(value: object) -> Json:
     return value
 
 
-def _input(name: str, graph: ProgramGraph, types: Types, is_read: bool) -> Input:
+def _input(name: str, graph: ProgramGraph, types: Types, is_read: bool, limits: Limits) -> Input:
     """A program input with the sizes that its readers settled. Nothing is a stream of no items."""
     spec, type = graph.program.inputs[name], types.given[name]
     is_none = type.is_items and not spec.has_default
@@ -112,14 +114,8 @@ def _input(name: str, graph: ProgramGraph, types: Types, is_read: bool) -> Input
         required=is_read and not spec.has_default and not is_none,
         default=[] if is_none else spec.default,
         place=place(spec.name.span),
-        limits=_limits(spec, graph.inputs[name]),
+        limits=limits,
     )
-
-
-def _limits(spec: InputSpec, type: Type) -> tuple[int, ...]:
-    """The most elements along each axis, 0 where nothing is said; nothing when that is everywhere."""
-    most = [spec.limits[axis.name].most if axis.name in spec.limits else 0 for axis in type.axes]
-    return tuple(most) if any(most) else ()
 
 
 def _output(name: str, graph: ProgramGraph, types: Types) -> Output:
@@ -274,4 +270,5 @@ def _channel(edge: Edge, order: int, types: Types, plan: Plan) -> Channel:
         type=port_type(types.inputs.get((edge.target_node, edge.spec.target.port), UNKNOWN)),
         place=place(edge.spec.span),
         bytes=plan.memory.channel_bytes.get(edge.key, 0),
+        limits=() if edge.source_node is None else passed(edge.spec),
     )

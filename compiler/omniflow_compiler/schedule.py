@@ -199,7 +199,8 @@ class Node:
 class Channel:
     """An edge. `streams` is true for `~>`; sizes count elements of the leading axis, zero chunk means "as produced".
 
-    `bytes` is what a full channel holds; zero for `->`, whose value is a buffer.
+    `bytes` is what a full channel holds; zero for `->`, whose value is a buffer. `limits` has the most elements along
+    each axis that inputs of stages and graphs let in on the way, 0 where there is none, or nothing at all.
     """
 
     id: str
@@ -219,6 +220,7 @@ class Channel:
     type: PortType
     place: Place
     bytes: int = 0
+    limits: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -186,7 +186,7 @@ class EdgeSpec:
     order: int
     span: Span
     is_sound: bool = True  # false when its attributes are faulty
-    contracts: tuple[Name, ...] = ()  # types of graph and stage inputs that it passes through
+    contracts: tuple[InputSpec, ...] = ()  # of graphs and stages that it passes into
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -226,7 +226,7 @@ class _Joint:
                 target=_inside(name, inner.target),
                 streams=edge.streams and inner.streams,
                 attributes=inner.attributes if edge.streams and inner.streams else {},
-                contracts=(stage.inputs[port].type, *inner.contracts),
+                contracts=(stage.inputs[port], *inner.contracts),
             )
             for inner in stage.edges
             if inner.source.node is None and inner.source.port == port

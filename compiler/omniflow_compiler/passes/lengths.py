@@ -9,6 +9,7 @@ from fractions import Fraction
 
 from omniflow_compiler.graph import Edge, Node, ProgramGraph
 from omniflow_compiler.library.signature import Port
+from omniflow_compiler.limits import limits_of_inputs
 from omniflow_compiler.passes.caps import cap_of
 from omniflow_compiler.passes.types import Types
 from omniflow_compiler.types import ANY, DTYPE_BYTES, Axis, Size, Type
@@ -79,13 +80,14 @@ def measure(graph: ProgramGraph, types: Types, order: Iterable[str], bounds: Map
 
 def _limited(graph: ProgramGraph, types: Types) -> Iterator[tuple[str, Length]]:
     """Lengths of inputs: those that the author limits, and as many items as usual where they do not."""
-    for name, spec in graph.program.inputs.items():
-        for axis in types.given[name].axes:
+    for name, limits in limits_of_inputs(graph).items():
+        axes = types.given[name].axes
+        for axis, most in zip(axes, limits or [0] * len(axes), strict=False):
             symbol = axis.size.symbol
             if symbol is None:
                 continue
-            if axis.name in spec.limits:
-                yield symbol, Length(Fraction(spec.limits[axis.name].most), True)
+            if most:
+                yield symbol, Length(Fraction(most), True)
             elif axis.items:
                 yield symbol, Length(Fraction(DEFAULT_ITEMS), False)
 

@@ -13,8 +13,8 @@ from omniflow_compiler.library.ops import OPS
 from omniflow_compiler.library.signature import Port
 from omniflow_compiler.passes.trace import Aspect, Trace
 from omniflow_compiler.source import Span
-from omniflow_compiler.spec import Name
-from omniflow_compiler.types import ANY, Type
+from omniflow_compiler.spec import InputSpec, Name
+from omniflow_compiler.types import ANY, Axis, Type
 from omniflow_compiler.unify import Mismatch, pattern_of
 
 _ASPECTS: dict[str, Aspect] = {
@@ -56,6 +56,17 @@ class Reporter:
         message, help = self._words(edge, self.graph.nodes[edge.target_node], mismatch)
         labels = [Label(span=declared.span, text=f"takes {declared.text}")]
         self._add(mismatch, edge.spec.source.span, message, actual.short, labels, help)
+
+    def over(self, edge: Edge, contract: InputSpec, axis: Axis, count: int, most: int) -> None:
+        """More elements than the input of a graph or stage on the way lets in."""
+        self.report.add(
+            codes.AXIS_SIZE,
+            edge.spec.source.span,
+            f"`{edge.spec.source}` has {count} elements along `{axis.short}`, and input `{contract.name.text}` lets in "
+            f"{most}",
+            labels=[Label(span=contract.name.span, text=f"its limit is {most}")],
+            help=["hand on fewer, or raise the limit"],
+        )
 
     def items(self, edge: Edge, first: Edge, expected: str, found: str) -> None:
         """Streams of one `each` node whose items do not belong together."""

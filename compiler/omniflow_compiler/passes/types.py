@@ -12,9 +12,11 @@ from omniflow_compiler.digraph import connected_parts
 from omniflow_compiler.graph import Edge, Node, ProgramGraph
 from omniflow_compiler.library.domains import domain_of
 from omniflow_compiler.library.signature import Port
+from omniflow_compiler.limits import Limits, limits_of
 from omniflow_compiler.passes.mismatch import Reporter
 from omniflow_compiler.passes.trace import Trace
 from omniflow_compiler.sizes import Size
+from omniflow_compiler.spec import InputSpec
 from omniflow_compiler.types import (
     UNKNOWN,
     Axis,
@@ -169,7 +171,8 @@ class _Inference:
     def _keeps_contracts(self, edge: Edge, actual: Type) -> bool:
         """Whether what arrives fits the declared inputs of the graphs and stages that the edge passes through."""
         node = self.graph.nodes[edge.target_node]
-        for position, declared in enumerate(edge.spec.contracts):
+        for position, contract in enumerate(edge.spec.contracts):
+            declared = contract.type
             if not declared.text:
                 continue  # the schema has said that it is missing
             try:
@@ -181,7 +184,16 @@ class _Inference:
             mismatches = self.unifier.match(pattern, actual, frame, edge)
             for mismatch in mismatches:
                 self.reporter.contract(edge, declared, mismatch, actual)
-            if mismatches:
+            if mismatches or not self._keeps_limits(edge, contract, limits_of(contract, pattern), actual):
+                return False
+        return True
+
+    def _keeps_limits(self, edge: Edge, contract: InputSpec, limits: Limits, actual: Type) -> bool:
+        """Whether lengths that are known now are not above what the input of a graph or stage lets in."""
+        for axis, most in zip(actual.axes, limits, strict=False):
+            count = self.unifier.equations.resolve(axis.size).number
+            if count is not None and 0 < most < count:
+                self.reporter.over(edge, contract, axis, int(count), most)
                 return False
         return True
 
