@@ -110,7 +110,7 @@ class Request:
         Where all is stalled it may have to again each time that it has come further.
         """
         is_done = self.num_evicted >= MAX_EVICTED and not (is_stalled and self.num_units > self.units_then)
-        if self.session is not None or self.is_spared or is_done:
+        if self.is_spared or is_done:
             return False
         if any(lane.is_stuck for run in self.nodes for lane in run.lanes.values()):
             return False
@@ -146,6 +146,8 @@ class Request:
         self.units_evicted += self.num_units
         self.state = State.QUEUED
         self.runs, self.num_open, self.behaviour, self.errors = {}, 0, {}, {}
+        while self.memories:
+            self.memories.popitem()[1].let_go()
         if self.generator is not None:
             self.generator.manual_seed(self.seed)
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from omniflow.errors import BusyError, InputError
 from omniflow.loops.base import Memory
-from omniflow.values import Shared
 
 if TYPE_CHECKING:
     from omniflow.batcher import Limits
@@ -106,7 +105,7 @@ class Sessions:
             session.num_turns += 1
         else:
             for memory in memories.values():
-                _let_go(memory)
+                memory.let_go()
         if not session.is_open and not session.turns:
             self._forget(session, *session.memories)
         self._use(session)
@@ -150,9 +149,4 @@ class Sessions:
     @staticmethod
     def _forget(session: Session, *nodes: str) -> None:
         for node in nodes:
-            _let_go(session.memories.pop(node))
-
-
-def _let_go(memory: Memory) -> None:
-    if isinstance(memory.value, Shared):
-        memory.value.drop()
+            session.memories.pop(node).let_go()

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from omniflow.channel import Channel, Window
 from omniflow.rng import Source
-from omniflow.values import Value
+from omniflow.values import Shared, Value
 
 Result = Any  # what `execute` gives back for one unit; only the loop that made the unit looks inside
 
@@ -52,6 +52,11 @@ class Memory(NamedTuple):
 
     value: Value
     num_bytes: int
+
+    def let_go(self) -> None:
+        """Nobody will go on from it."""
+        if isinstance(self.value, Shared):
+            self.value.drop()
 
 
 class BadResult(NamedTuple):

@@ -24,10 +24,13 @@ def answer(turns: tuple[str, ...]) -> str:
 
 
 class Talking(RuleBasedStateMachine):
+    aside_bytes = 1 << 20
+
     def __init__(self) -> None:
         super().__init__()
         self.engine = omniflow.load(
-            talk(loop=", session: true", size="24 KiB"), limits=Limits(width=3, running=4, step_tokens=9, min_prefill=2)
+            talk(loop=", session: true", size="24 KiB"),
+            limits=Limits(width=3, running=4, step_tokens=9, min_prefill=2, aside_bytes=self.aside_bytes),
         )
         self.engine.bound.stores.drop()
         self.done: dict[int, list[str]] = {}  # by session: the turns that are done
@@ -40,11 +43,11 @@ class Talking(RuleBasedStateMachine):
         self.done[self.engine.session()] = []
 
     @precondition(lambda self: self.done)
-    @rule(data=st.data(), text=st.sampled_from(TEXTS))
-    def say(self, data: st.DataObject, text: str) -> None:
+    @rule(data=st.data(), text=st.sampled_from(TEXTS), priority=st.integers(0, 2))
+    def say(self, data: st.DataObject, text: str, priority: int) -> None:
         session = data.draw(st.sampled_from(sorted(self.done)))
         if len(self.done[session]) < 4:
-            self.live[self.engine.submit({"prompt": text}, session=session)] = session, text
+            self.live[self.engine.submit({"prompt": text}, session=session, priority=priority)] = session, text
 
     @rule(count=st.integers(1, 60))
     def step(self, count: int) -> None:
@@ -116,3 +119,11 @@ Talking.TestCase.settings = settings(
     max_examples=15, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestTalking = Talking.TestCase
+
+
+class TalkingAnew(Talking):
+    aside_bytes = -1  # nothing can be set aside, so that who gives way begins anew
+
+
+TalkingAnew.TestCase.settings = settings(Talking.TestCase.settings, max_examples=8)
+TestTalkingAnew = TalkingAnew.TestCase

@@ -13,6 +13,8 @@ import torch
 import omniflow
 from omniflow import BindError, BusyError, Engine, InputError, Limits, Schedule
 from omniflow.errors import OmniFlowError
+from omniflow.loops.base import Memory
+from omniflow.values import Shared
 from tests.runtime.caches.programs import TALK_CARD, TOKENS, compile_in, talk
 from tests.runtime.program import drain
 
@@ -300,3 +302,67 @@ def test_a_chat_over_a_tokenizer_that_cannot_write_a_turn_is_refused_when_it_is_
     with pytest.raises(BindError, match="node tokenize leads to think, which keeps sessions, and tokenizer cannot"):
         omniflow.load(talk(loop=", session: true"), experts={"tokenizer": Short()})
     assert issubclass(BindError, OmniFlowError)
+
+
+@pytest.mark.parametrize("aside_bytes", [1 << 20, -1], ids=["set aside", "anew"])
+@pytest.mark.parametrize("reuse", [True, False])
+def test_a_turn_that_gives_its_room_to_a_higher_priority_goes_on_as_if_it_had_not(
+    aside_bytes: int, reuse: bool
+) -> None:
+    schedule = talk(loop=", session: true", reuse=reuse, size="16 KiB")
+    running = omniflow.load(schedule, limits=Limits(aside_bytes=aside_bytes))
+    running.bound.stores.drop()
+    session = running.session()
+    assert say(running, session, QUESTIONS[0]) == conversation()[0]
+    turn, following = (running.submit({"prompt": text}, session=session) for text in QUESTIONS[1:])
+    for _ in range(12):
+        running.step()
+    urgent = running.submit({"prompt": "Hm"}, params={"think.max_tokens": 160}, priority=1)
+    ended = []
+    while not running.is_idle:
+        running.step()
+        ended += [request for request in running.results if request not in ended]
+    assert ended == [urgent, turn, following]
+    found = {request: running.result(request) for request in ended}
+    records = {request: result.record["preempted"] for request, result in found.items() if result is not None}
+    assert records[turn]["times"] == 1
+    assert (records[turn]["units"] > 0) == (aside_bytes < 0)
+    assert [found[request].outputs["text"] for request in (turn, following)] == list(conversation()[1:])  # type: ignore[union-attr]
+    assert running.live == 0
+    running.close_session(session)
+    running.bound.stores.drop()
+    assert running.kept == 0
+    running.bound.pools.check()
+
+
+class Held(Shared):
+    """A memory held by reference that counts who lets go of it."""
+
+    num_drops = 0
+
+    def hold(self) -> None: ...
+
+    def drop(self) -> None:
+        self.num_drops += 1
+
+
+def test_what_a_turn_would_have_left_is_let_go_of_when_it_begins_anew() -> None:
+    running = load()
+    session = running.session()
+    say(running, session, QUESTIONS[0])
+    turn = running.submit({"prompt": QUESTIONS[1]}, session=session)
+    for _ in range(12):
+        running.step()
+    held = Held()
+    request = running.running[turn]
+    request.memories["think"] = Memory(held, 8)
+    running.bound.pools.pools[0].aside_bytes = -1
+    running.conductor.preemption.evict(request, running.bound.experts["thinker"])
+    assert held.num_drops == 1
+    assert not request.memories
+    before = memories(running, session)
+    drain(running)
+    result = running.result(turn)
+    assert result is not None
+    assert result.outputs["text"] == conversation()[1]
+    assert len(memories(running, session)["think"]) > len(before["think"])
