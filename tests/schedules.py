@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from omniflow_compiler.schedule import Cache, Channel, Expert, Input, Node, Output, Place, Port, PortType, Schedule
 
-BASES = ("text", "tokens", "audio", "json", "scalar", "latent", "image")
+BASES = ("text", "tokens", "audio", "json", "scalar", "latent", "image", "kv")
 
 
 def place(line: int) -> Place:
@@ -20,7 +20,7 @@ def kind(text: str) -> PortType:
     head, _, rest = text.partition("[")
     axes = tuple(axis.strip() for axis in rest.removesuffix("]").split(",")) if rest else ()
     base = head if head in BASES else "act"
-    dtype = {"tokens": "int64", "text": None, "json": None, "scalar": None}.get(base, "float32")
+    dtype = {"tokens": "int64", "text": None, "json": None, "scalar": None, "kv": None}.get(base, "float32")
     rate = 24_000.0 if base == "audio" else None
     return PortType(text=text, base=base, dtype=dtype, axes=axes, rate_hz=rate, vocabulary=None)
 

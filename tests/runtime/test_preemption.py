@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -14,7 +15,9 @@ from omniflow import Engine, Limits, Piece, Schedule, State
 from omniflow.request import MAX_EVICTED
 from omniflow.verification.cases import make_cases
 from omniflow.verification.modes import crowded
+from omniflow_compiler.schedule import Cache
 from tests.runtime.program import PROMPTS, alone, assert_same, drain, speech
+from tests.schedules import edge, expert, node, place, schedule
 
 
 @cache
@@ -244,3 +247,62 @@ def test_a_client_that_reads_again_while_its_request_waits_anew_is_heard() -> No
     running.hold(low, is_held=False)
     drain(running)
     assert_same(running.result(low), PROMPTS[0])
+
+
+class Reader:
+    """A denoiser whose velocity is the number of positions in the cache that was handed to it."""
+
+    def initial(self, values: Mapping[str, Any], *, generator: torch.Generator) -> torch.Tensor:
+        return torch.randn(1, 2, 2, generator=generator)
+
+    def velocity(
+        self, latents: Sequence[torch.Tensor], times: Sequence[float], conditions: Sequence[Any]
+    ) -> list[torch.Tensor]:
+        return [torch.full_like(latent, row["kv"].num_cached) for latent, row in zip(latents, conditions, strict=True)]
+
+
+def handing_on() -> Engine:
+    """A program whose cache, of room for one request, is read by reference in fifty steps."""
+    tokens, cached = "tokens[T]", "kv[K]"
+    program = schedule(
+        inputs={"prompt": "text"},
+        outputs={"latents": ("paint.latents", "latent[1, 2, 2]"), "tokens": ("think.tokens", tokens)},
+        nodes=[
+            node("cut", "op.tokenize", expert="tok", inputs={"text": "text"}, outputs={"tokens": tokens}),
+            node("think", "loop.ar_decode", expert="lm", cache="kv", inputs={"prompt": tokens},
+                 outputs={"tokens": tokens, "kv": cached}, attributes={"max_tokens": 8}),
+            node("paint", "loop.diffusion_denoise", expert="reader", inputs={"kv": cached},
+                 outputs={"latents": "latent[1, 2, 2]"}, attributes={"steps": 50}),
+        ],
+        edges=[
+            edge("prompt -> cut.text", "text"),
+            edge("cut.tokens -> think.prompt", tokens),
+            edge("think.kv -> paint.kv", cached),
+        ],
+        experts=[expert("tok", "null.tokenizer"), expert("lm", "null.thinker"), expert("reader", "given")],
+        caches=[Cache(name="kv", kind="paged_kv", max_bytes=16 * 64, block_tokens=16, place=place(3))],
+    )  # fmt: skip
+    return omniflow.load(program, experts={"reader": Reader()})
+
+
+def test_a_request_whose_cache_is_handed_on_begins_anew_and_gives_the_same_once() -> None:
+    want = handing_on().run({"prompt": PROMPTS[0]})
+    assert want.state is State.DONE, want.error
+    running, pieces = handing_on(), list[Piece]()
+    low = running.submit({"prompt": PROMPTS[0]}, listener=pieces.append)
+    steps(running, 40)
+    assert running.running[low].runs["paint"].count.num_units > 5
+    high = running.submit({"prompt": PROMPTS[0]}, priority=1)
+    drain(running)
+    first, second = running.result(low), running.result(high)
+    assert first is not None
+    assert second is not None
+    assert first.record["preempted"]["times"] == 1
+    assert first.record["preempted"]["units"] > 10
+    for result in (first, second):
+        assert torch.equal(result.outputs["latents"], want.outputs["latents"])
+        assert torch.equal(result.outputs["tokens"], want.outputs["tokens"])
+    told = torch.cat([piece.data for piece in pieces if piece.output == "tokens" and piece.data is not None])
+    assert torch.equal(told, want.outputs["tokens"])
+    assert running.live == 0
+    running.bound.pools.check()
