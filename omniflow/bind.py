@@ -294,6 +294,7 @@ def _bind_node(
         index=index,
         downstream=downstream,
         spec=node,
+        place=str(node.place),
         loop=_loop(node, experts, entering, stores),
         expert=experts[node.expert] if node.expert else None,
         inputs={port: tuple(channels) for port, channels in entering.items()},

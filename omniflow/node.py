@@ -26,6 +26,7 @@ class BoundNode:
     index: int  # in the schedule
     downstream: int  # the nodes behind it, as bits by index
     spec: Node
+    place: str  # of its spec, as it is written in records
     loop: Loop[Any]
     expert: Any
     inputs: Mapping[str, tuple[ChannelSpec, ...]]

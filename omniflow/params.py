@@ -33,6 +33,8 @@ def check_params(
     """
     if not isinstance(given, Mapping):
         raise InputError(f"params are a mapping of node.attribute to values: got {type(given).__name__}")
+    if not given:
+        return {}
     known = known_params(schedule)
     fixed = {f"{node.id}.{name}" for node in schedule.nodes for name, attribute in _all(node) if attribute.is_fixed}
     sizes = declared(schedule) if vocabularies is None else vocabularies

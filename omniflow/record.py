@@ -82,7 +82,7 @@ def _output(outlet: Outlet, submitted: float) -> dict[str, Any]:
 def _node(run: NodeRun, submitted: float) -> dict[str, Any]:
     count = run.count
     return {
-        "place": str(run.bound.spec.place),
+        "place": run.bound.place,
         "units": count.units,
         "spent": [
             {"expert": expert, "kind": kind, "units": spent.units, "seconds": round(spent.seconds, 6)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import torch
@@ -13,7 +14,7 @@ from omniflow.lease import Lease
 from omniflow.loops.ar_step import run_step
 from omniflow.loops.base import BadResult, Done, Emit, Loop, Memory, Start, Unit, Wait
 from omniflow.loops.decoding import PREFILL, TOKEN, Decoding, Step
-from omniflow.loops.sampling import read_sampling
+from omniflow.loops.sampling import Sampling, read_sampling
 from omniflow.pool import Pool
 from omniflow.roles import Autoregressor, NamesRows, Primed
 from omniflow.vocabulary import num_left
@@ -24,6 +25,13 @@ TURN = "turn"  # what it waits for while another request gathers caches to hand 
 PROMPT_PORTS = frozenset({"prompt", "prompt_embeds", "forced"})
 OTHER_PORTS = frozenset({"kv", "tokens", "embeds", "logprobs", "codes"})  # ports out that need no hidden states
 PROMPT = "prompt_"  # what hidden states of the prompt are named with
+
+
+@lru_cache
+def _wanted_rows(wanted: frozenset[str]) -> tuple[bool, bool]:
+    """Whether somebody reads hidden states (or taps) of the prompt, and of what is written."""
+    rows = wanted - OTHER_PORTS
+    return any(port.startswith(PROMPT) for port in rows), any(not port.startswith(PROMPT) for port in rows)
 
 
 class ARDecode(Loop[Decoding]):
@@ -48,6 +56,7 @@ class ARDecode(Loop[Decoding]):
         self.key = ("ar", id(expert))
         self.primed = expert if isinstance(expert, Primed) else None
         self.held_row = self._held_row(holds.get("condition"))
+        self._read: tuple[Mapping[str, Any], Sampling] = ({}, Sampling())  # the attributes that were read last
 
     def _held_row(self, when_empty: Any) -> Tensor | str | None:
         if not isinstance(when_empty, Mapping):
@@ -68,13 +77,13 @@ class ARDecode(Loop[Decoding]):
     def init(self, start: Start) -> Decoding:
         """Errors: ValueError for parameters out of bounds, an empty prompt, or ids outside the vocabulary."""
         forced, ids = start.values.get("forced"), start.values.get("prompt")
-        sampling = read_sampling(start.params)
+        sampling = self._sampling(start.params)
         conditions = {k: v for k, v in start.values.items() if k not in PROMPT_PORTS and isinstance(v, Tensor)}
         has_forced = forced is not None and len(forced) > 0  # nobody chose those: they are no behaviour
         prompt = self._prompt(start.values, conditions, has_forced=has_forced)
         if start.memory is not None:
             prompt = torch.cat([start.memory, prompt])
-        wants_prompt = any(port.startswith(PROMPT) for port in start.wanted - OTHER_PORTS)
+        wants_prompt, wants_hidden = _wanted_rows(start.wanted)
         may_reuse = self.pool.reuse is not None and prompt.ndim == 1 and not conditions and not wants_prompt
         return Decoding(
             pool=self.pool,
@@ -88,7 +97,7 @@ class ARDecode(Loop[Decoding]):
             prompt_ids=tuple((prompt if prompt.ndim == 1 else ids).tolist()) if ids is not None else (),
             max_tokens=sampling.max_tokens,
             bound=start.bound,
-            wants_hidden=any(not port.startswith(PROMPT) for port in start.wanted - OTHER_PORTS),
+            wants_hidden=wants_hidden,
             wants_embeds="embeds" in start.wanted,
             hands_on="kv" in start.wanted,
             owner=start.owner,
@@ -97,6 +106,12 @@ class ARDecode(Loop[Decoding]):
             wants_prompt=wants_prompt,
             feeds_last=bool(start.params.get("feed_last", True)),
         )
+
+    def _sampling(self, params: Mapping[str, Any]) -> Sampling:
+        """Most requests have the attributes of the card, which are read once."""
+        if params is not self._read[0]:
+            self._read = params, read_sampling(params)
+        return self._read[1]
 
     def _prompt(self, values: Mapping[str, Any], conditions: Mapping[str, Tensor], *, has_forced: bool) -> Tensor:
         embeds, ids = values.get("prompt_embeds"), values.get("prompt")

@@ -165,9 +165,9 @@ class Stream:
             self.is_over = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Start:
-    """What a loop starts an item with.
+    """What a loop starts an item with. Nobody changes one; it is not frozen because making one would cost more.
 
     values: finished inputs by port (a tuple of values for variadic ports); absent optional ports are missing.
     streams: inputs that are taken piece by piece. params: the node's attributes with the request's own on top.

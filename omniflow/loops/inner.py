@@ -62,7 +62,7 @@ class NestedDecode(Loop[Nested]):
         own = {k.removeprefix(prefix): v for k, v in start.params.items() if k.startswith(prefix)}
         outer = self.outer.init(start)
         outer.feeds = self.feeds
-        return Nested(outer=outer, start=start, params={**self.spec.attributes, **own})
+        return Nested(outer=outer, start=start, params={**self.spec.attributes, **own} if own else self.spec.attributes)
 
     def next(self, state: Nested) -> Unit | Wait | Done:
         """The inner run first, then the next outer token."""
