@@ -45,7 +45,7 @@ class Desk:
     def read(self) -> Mapping[Path, list[Diagnostic]]:
         """Reads all documents again, for one may include another; the findings by the file they are in."""
         findings: dict[Path, dict[Diagnostic, None]] = {path: {} for path in self.documents}
-        with holding({path: document.text.encode() for path, document in self.documents.items()}):
+        with holding({path: document.text.encode(errors="replace") for path, document in self.documents.items()}):
             for path, document in self.documents.items():
                 document.reading = read_spec(path, self.options)
                 if document.reading.tree is not None:

@@ -27,7 +27,7 @@ TRIGGERS = [".", ":", " ", "{", "$", ">"]
 
 def path_of(uri: str) -> Path:
     """The resolved path of a `file:` URI."""
-    return Path(unquote(urlsplit(uri).path)).resolve()
+    return Path(unquote(urlsplit(uri).path).replace("\0", "\ufffd")).resolve()  # no path has a null
 
 
 class Server(LanguageServer):
