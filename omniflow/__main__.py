@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+
+TYPE_CHECKING = False  # as in `typing`: nothing is imported before Ctrl-C is heard, but what Python has loaded anyway
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 def main() -> None:

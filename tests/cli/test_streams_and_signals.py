@@ -22,6 +22,20 @@ leave_when_interrupted()
 print("!", flush=True)
 from omniflow.__main__ import main
 main()"""
+INTERRUPTED_IN_IMPORT = """import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+for name in [name for name in sys.modules if name in ("signal", "enum", "types", "collections.abc")]:
+    del sys.modules[name]  # a fresh start has none of them
+class Interrupting:
+    left = int(sys.argv.pop(1))
+    def find_spec(self, name, path=None, target=None):
+        if not Interrupting.left:
+            sys.meta_path.remove(self)
+            signal.raise_signal(signal.SIGINT)
+        Interrupting.left -= 1
+from omniflow.__main__ import main
+sys.meta_path.insert(0, Interrupting())
+main()"""
 SPEC = str(ROOT / "specs" / "null" / "speech.program.yaml")
 RUN = ["run", SPEC, "--input", "prompt=Hello there", "--out"]
 MADE = ["audio.wav", "run.json", "text.txt", "trace.json"]
@@ -109,3 +123,20 @@ def test_ctrl_c_at_any_moment_ends_without_a_traceback(
         codes.add(process.returncode)
     assert codes <= {0, 130}
     assert 130 in codes
+
+
+def test_the_entry_point_imports_nothing_before_it_hears_ctrl_c(environment: dict[str, str]) -> None:
+    script = (
+        "import sys; before = set(sys.modules); import omniflow.__main__; print(*sorted(set(sys.modules) - before))"
+    )
+    process = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True)
+    assert process.stdout.split() == ["__future__", "omniflow", "omniflow.__main__"]
+
+
+@pytest.mark.parametrize("imports", [0, 1, 2, 3, 4, 5, 8, 16])
+def test_ctrl_c_while_something_is_imported_ends_with_one_line(imports: int, environment: dict[str, str]) -> None:
+    process = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED_IN_IMPORT, str(imports), "run", SPEC, "--input", "prompt=Hi"],
+        env=environment, capture_output=True, text=True,
+    )  # fmt: skip
+    assert (process.returncode, process.stderr) == (130, "omniflow: interrupted\n")
