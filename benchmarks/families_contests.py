@@ -17,6 +17,7 @@ from tests.parity.cosmos3 import reference as cosmos3
 from tests.parity.csm import reference as csm
 from tests.parity.diffusion import torch_seed
 from tests.parity.flux import reference as flux
+from tests.parity.musicgen import reference as musicgen
 from tests.parity.qwen2_5_omni import reference as qwen2_5
 from tests.parity.qwen3_omni import reference as qwen3
 from tests.parity.wan import reference as wan
@@ -122,6 +123,21 @@ def csm_speech(folder: Path, size: Size) -> Contest:
     )
 
 
+def musicgen_music(folder: Path, size: Size) -> Contest:
+    """Guided, greedy."""
+    model = musicgen.build(folder, size.seed, sizes=size.parts)
+    case = replace(musicgen.cases()["guided"], frames=size.asked["frames"])
+    prompts = [(*(3 + (7 * i + 5 * k) % 60 for k in range(6 + i)), musicgen.TEXT_END) for i in range(8)]
+    return Contest(
+        peer=lambda i: musicgen.record(model, replace(case, prompts=(prompts[i % 8],)), seed=i).waves[0],
+        engine=_engine("musicgen.tensors", folder, ["audio"]),
+        inputs=lambda i: {"tokens": torch.tensor(prompts[i % 8])},
+        params={"compose.temperature": 0.0, "compose.cfg": case.cfg, "compose.max_tokens": case.frames},
+        output="audio",
+        speaks=True,
+    )
+
+
 def cosmos3_film(folder: Path, size: Size) -> Contest:
     """Video and sound of the ids that diffusers makes of a text."""
     pipeline = cosmos3.build_pipeline(folder, size.seed, sizes=size.parts)
@@ -189,6 +205,7 @@ CONTESTS: Mapping[str, Callable[[Path, Size], Contest]] = {
     "qwen2_5_omni": qwen2_5_omni,
     "qwen3_omni": qwen3_omni,
     "csm": csm_speech,
+    "musicgen": musicgen_music,
     "cosmos3": cosmos3_film,
     "flux": flux_image,
     "wan": wan_video,

@@ -63,6 +63,11 @@ CSM = {
         "num_key_value_heads": 4, "intermediate_size": 128,
     },
 }  # fmt: skip
+MUSICGEN = {
+    "text": {"d_model": 256, "d_kv": 64, "d_ff": 512, "num_layers": 4, "num_heads": 4},
+    "decoder": {"hidden_size": 512, "ffn_dim": 2048, "num_hidden_layers": 4, "num_attention_heads": 8},
+    "codec": {"hidden_size": 64, "codebook_dim": 64, "num_filters": 8},
+}
 COSMOS3 = {
     "mixture": {**_WIDE, "head_dim": 64, "rope_axes_dim": [12, 10, 10]},
     "vae": {"base_dim": 8},
@@ -89,6 +94,7 @@ SIZES: Mapping[str, Mapping[str, Size]] = {
         "mid": Size(parts=QWEN3_OMNI, asked={"text": 24, "frames": 40}, seed=2),
     },
     "csm": {"tiny": Size(asked={"frames": 30}), "mid": Size(parts=CSM, asked={"frames": 40})},
+    "musicgen": {"tiny": Size(asked={"frames": 60}), "mid": Size(parts=MUSICGEN, asked={"frames": 60})},
     "cosmos3": {
         "tiny": Size(asked={"steps": 8, "side": 32}),
         "mid": Size(parts=COSMOS3, asked={"steps": 8, "side": 64}),

@@ -30,6 +30,7 @@ from tests.parity import diffusion
 from tests.parity.cosmos3 import reference as cosmos3
 from tests.parity.csm import reference as csm
 from tests.parity.flux import reference as flux
+from tests.parity.musicgen import reference as musicgen
 from tests.parity.qwen2_5_omni import reference as qwen2_5
 from tests.parity.qwen2_5_omni import running as run_qwen2_5
 from tests.parity.qwen3_omni import reference as qwen3
@@ -126,6 +127,14 @@ def _csm(folder: Path) -> Prepared:
     return "csm/tensors.program.yaml", {"weights": str(folder)}, {"tokens": torch.tensor(case.prompts[0])}, params
 
 
+def _musicgen(folder: Path) -> Prepared:
+    musicgen.build(folder, 0)
+    case = musicgen.cases()["guided"]
+    params = {"compose.temperature": 0.0, "compose.max_tokens": case.frames}
+    tokens = torch.tensor(case.prompts[0])
+    return "musicgen/tensors.program.yaml", {"weights": str(folder)}, {"tokens": tokens}, params
+
+
 def _cosmos3(folder: Path) -> Prepared:
     cosmos3.build(folder, 0)
     values = {"weights": str(folder), "steps": "4", "max_tokens": "12"}
@@ -150,6 +159,7 @@ FAMILIES: Mapping[str, Callable[[Path], Prepared]] = {
     "qwen2_5_omni": _qwen2_5,
     "qwen3_omni": _qwen3,
     "csm": _csm,
+    "musicgen": _musicgen,
     "cosmos3": _cosmos3,
     "llama": _llama,
     "flux": _flux,

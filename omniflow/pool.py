@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -135,6 +135,22 @@ class Pool:
             raise NeverFits(f"it needs {max_positions} positions, more than the empty cache of {self.name} gives")
         return sequence
 
+    def open_all(self, conditions: Sequence[Mapping[str, Tensor]], *, max_positions: int) -> list[SequenceState] | None:
+        """A sequence for each of the conditions, or none of them. Errors: NeverFits when no others hold the room."""
+        opened: list[SequenceState] = []
+        for each in conditions:
+            sequence = self.open(each, max_positions=max_positions)
+            if sequence is None:
+                is_alone = len(self._open) == len(opened)
+                for other in opened:
+                    self.close(other)
+                if not is_alone:
+                    return None
+                need = f"{len(conditions)} sequences of {max_positions} positions"
+                raise NeverFits(f"it needs {need}, more than the empty cache of {self.name} gives")
+            opened.append(sequence)
+        return opened
+
     def is_here(self, sequence: SequenceState) -> bool:
         """Whether a sequence has its room."""
         return not self._aside or id(sequence) not in self._aside
@@ -169,6 +185,17 @@ class Pool:
         arena.restore(extent, aside.saved)
         sequence.extent = extent
         del self._aside[id(sequence)]
+        return True
+
+    def bring_back_all(self, sequences: Sequence[SequenceState]) -> bool:
+        """Gives all of these room again, or none of them."""
+        back: list[SequenceState] = []
+        for sequence in sequences:
+            if not self.bring_back(sequence):
+                for other in back:
+                    self.set_aside(other)
+                return False
+            back.append(sequence)
         return True
 
     def touch(self, ids: bytes) -> None:

@@ -42,7 +42,8 @@ class TokenRows:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class StepResult:
-    """logits: float32 [V] of the last position; hidden: [n, D]; embeds: [n, D]; taps: named hidden states [n, D].
+    """logits: float32 [V] of the last position, [K, V] of an expert with K codebooks; hidden: [n, D]; embeds: [n, D];
+    taps: named hidden states [n, D].
 
     best: the id of the largest logit, the first of equal ones, where the expert knows it without looking again; -1
     when a logit is not finite.
@@ -75,7 +76,11 @@ class Autoregressor(Protocol):
 
     @property
     def start_ids(self) -> Sequence[int]:
-        """The ids that start an encoder-decoder's output; empty for decoders whose prompt is an input."""
+        """The ids that start an encoder-decoder's output; empty for decoders whose prompt is an input.
+
+        Of an expert with codebooks the column that stands before the first one and where a codebook has no code; its
+        ids are columns, int64 [n, K].
+        """
 
 
 @runtime_checkable
@@ -268,7 +273,7 @@ class AnyLength(Protocol):
 
 @runtime_checkable
 class SelfGuided(Protocol):
-    """What a denoiser adds when it makes the unconditional branch of guidance itself."""
+    """What a denoiser or a decoder adds when it makes the unconditional branch of guidance itself."""
 
     def unconditional(self, conditions: Mapping[str, Any]) -> Mapping[str, Any]:
         """The conditions of the row that guidance steers away from."""

@@ -47,28 +47,37 @@ def check_cache(
             help=[f"give loop `{loop.name.text}` a cache of its own, without `reuse`"],
         )
     elif cache.kind == "paged_kv":
-        _check_room(loop, component, cache, attributes.get("max_tokens"), report)
+        _check_room(loop, component, cache, attributes, report)
 
 
-def _check_room(loop: LoopSpec, component: Component, cache: CacheSpec, most: object, report: Report) -> None:
-    """A sequence leases its prompt and its bound at once; a bound that depends on other loops may still fit."""
+def _check_room(
+    loop: LoopSpec, component: Component, cache: CacheSpec, attributes: Mapping[str, object], report: Report
+) -> None:
+    """A sequence leases its prompt and its bound at once; a bound that depends on other loops may still fit.
+
+    Codebooks that are behind need as many tokens more, and guidance a second sequence.
+    """
     size, written = component.kv_bytes_per_token, loop.attributes.get("max_tokens")
+    most, delays = attributes.get("max_tokens"), attributes.get("delays")
+    lag = max(delays) if isinstance(delays, tuple) and delays else 0
+    size *= 1 if attributes.get("cfg", 1.0) == 1.0 else 2
     if cache.block_tokens < 1 or written is None or not isinstance(most, int):
         return  # reported where they are read, or known only when other loops have ended
     if not size or not _is_certain(component):
         return
     tokens = math.ceil(cache.max_bytes // size / cache.block_tokens) * cache.block_tokens
-    if most + PROMPT <= tokens:
+    least = most + lag + PROMPT
+    if least <= tokens:
         return
-    need = math.ceil((most + PROMPT) / cache.block_tokens) * cache.block_tokens * size
+    need = math.ceil(least / cache.block_tokens) * cache.block_tokens * size
     help = [f"write `max_bytes: {_size(need)}` or more, and what longer prompts need"]
-    if tokens > PROMPT:
-        help.append(f"or `max_tokens: {tokens - PROMPT}` or less in loop `{loop.name.text}`")
+    if tokens > PROMPT + lag:
+        help.append(f"or `max_tokens: {tokens - lag - PROMPT}` or less in loop `{loop.name.text}`")
     report.add(
         codes.CACHE_ROOM,
         cache.bytes_span,
         f"cache `{cache.name.text}` holds {tokens} tokens of `{component.signature.use}`, and every sequence of loop "
-        f"`{loop.name.text}` needs {most + PROMPT} at least",
+        f"`{loop.name.text}` needs {least} at least",
         note=f"{show_bytes(size)} a token",
         labels=[Label(span=written.span, text=f"{most} new tokens, behind a prompt")],
         help=help,

@@ -9,6 +9,7 @@ from omniflow_compiler import codes
 from omniflow_compiler.attributes import check_attributes
 from omniflow_compiler.caching import check_cache
 from omniflow_compiler.checkpoint import read_size
+from omniflow_compiler.codebooks import check_delays
 from omniflow_compiler.diagnostics import Edit, Label, Report
 from omniflow_compiler.expressions import Expression, ExpressionError
 from omniflow_compiler.fields import fill_in
@@ -112,6 +113,7 @@ def _loop(
         return None
     _check_ids(attributes, spec, component, report)
     check_cache(spec, component, card, attributes, report)
+    check_delays(spec, component, attributes, report)
     inner = resolve_inner(spec, card, components, library, report)
     if inner is None and spec.inner is not None:
         return None

@@ -130,10 +130,25 @@ def load_umt5(spec: Expert, _cache: Cache | None) -> T5Text:
 def _t5(spec: Expert, part: str, kind: str, configure: Any, model: Any) -> T5Text:
     folder = folder_of(spec, *PIPELINES) / part
     config = configure(**_settings(read_config(folder, key="model_type", kind=kind)))
+    return _filled_t5(spec, folder, config, model)
+
+
+def t5_encoder(
+    spec: Expert, folder: Path, config: Mapping[str, Any], *, prefix: str, others: tuple[str, ...]
+) -> T5Text:
+    """T5 as a part of a checkpoint: its tensors have `prefix`, those of other parts begin with one of `others`."""
+    from transformers import T5Config, T5EncoderModel
+
+    return _filled_t5(spec, folder, T5Config(**_settings(config)), T5EncoderModel, prefix=prefix, others=others)
+
+
+def _filled_t5(
+    spec: Expert, folder: Path, config: Any, model: Any, *, prefix: str = "", others: tuple[str, ...] = ()
+) -> T5Text:
     module = hollow(lambda: model(config))
     tied: Any = module
     tied.tie_weights()
-    fill(module, folder, TRANSFORMERS, spec)
+    fill(module, folder, TRANSFORMERS, spec, prefix=prefix, others=others)
     return T5Text(_placed(module, spec), torch.device(spec.device))
 
 

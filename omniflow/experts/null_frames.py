@@ -56,6 +56,28 @@ class NullDepth(NullLanguage):
         return (hidden[:, None] @ self.heads[positions - 1])[:, 0]
 
 
+class NullComposer(NullLanguage):
+    """Role Autoregressor, SelfGuided. Writes a code of every codebook a step about ids `source`, or about nothing."""
+
+    def __init__(self, *, seed: int, arena: ExtentLedger) -> None:
+        super().__init__(vocab_size=CODES, seed=seed, start_ids=(CODES,) * GROUPS, arena=arena)
+        generator = torch.Generator().manual_seed(seed + 1)
+        self.table = torch.randint(-4, 5, (VOCAB, WIDTH), generator=generator).float()
+        self.tables = torch.randint(-4, 5, (GROUPS, CODES + 1, WIDTH), generator=generator).float()
+        self.heads = torch.randint(-4, 5, (WIDTH, GROUPS, CODES), generator=generator).float()
+
+    def unconditional(self, conditions: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        del conditions
+        return {}
+
+    def embed(self, ids: Tensor) -> Tensor:
+        return self.tables[torch.arange(GROUPS), ids].sum(1)
+
+    def score(self, hidden: Tensor, positions: Tensor, lengths: Tensor) -> Tensor:
+        del positions, lengths
+        return (hidden @ self.heads.flatten(1)).view(len(hidden), GROUPS, CODES)
+
+
 class NullCodec:
     """Role StreamDecoder. `codes` int64 [left + new, 4] -> 8 samples per frame, from it and the two before it."""
 
@@ -84,6 +106,11 @@ def load_framer(spec: Expert, cache: Cache | None) -> NullFramer:
 def load_depth(spec: Expert, cache: Cache | None) -> NullDepth:
     """Attribute `seed`."""
     return NullDepth(seed=int(spec.attributes.get("seed", 22)), arena=arena_of(cache))
+
+
+def load_composer(spec: Expert, cache: Cache | None) -> NullComposer:
+    """Attribute `seed`."""
+    return NullComposer(seed=int(spec.attributes.get("seed", 24)), arena=arena_of(cache))
 
 
 def load_codec(spec: Expert, _cache: Cache | None) -> NullCodec:

@@ -55,6 +55,10 @@ class NullLanguage:
         """What makes replies look like speech, [B, V]."""
         raise NotImplementedError
 
+    def score(self, hidden: Tensor, positions: Tensor, lengths: Tensor) -> Tensor:
+        """Logits of final hidden states [B, D]."""
+        return hidden @ self.head + self.bias(hidden, positions, lengths)
+
     def embed(self, ids: Tensor) -> Tensor:
         return self.table[ids]
 
@@ -106,7 +110,7 @@ class NullLanguage:
         hidden = (past @ self.mix + positions[:, None] * 3) % 31 - 15
         ends = starts + torch.tensor(counts) - 1
         lengths = torch.tensor([s.length for s in sequences])
-        logits = hidden[ends] @ self.head + self.bias(hidden[ends], positions[ends], lengths)
+        logits = self.score(hidden[ends], positions[ends], lengths)
         results = []
         for i, (row, sequence) in enumerate(zip(rows, sequences, strict=True)):
             at = slice(int(starts[i]), int(starts[i]) + counts[i])

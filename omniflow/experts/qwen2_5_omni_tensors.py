@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
-from omniflow.experts.lean import Checkpoint, CheckpointError
+from omniflow.experts.lean import CheckpointError, TensorSource
 
 Json = Any
 M = TypeVar("M", bound=nn.Module)
@@ -75,7 +75,7 @@ def rope_theta(section: Mapping[str, Json]) -> float:
 
 def fill(
     module: M,
-    checkpoint: Checkpoint,
+    checkpoint: TensorSource,
     prefix: str,
     *,
     dtype: torch.dtype,

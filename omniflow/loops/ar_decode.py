@@ -13,10 +13,11 @@ from torch import Tensor
 from omniflow.lease import Lease
 from omniflow.loops.ar_step import run_step
 from omniflow.loops.base import BadResult, Done, Emit, Loop, Memory, Start, Unit, Wait
+from omniflow.loops.columns import Columns, check_columns, make_columns
 from omniflow.loops.decoding import PREFILL, TOKEN, Decoding, Step
 from omniflow.loops.sampling import Sampling, read_sampling
 from omniflow.pool import Pool
-from omniflow.roles import Autoregressor, NamesRows, Primed
+from omniflow.roles import Autoregressor, NamesRows, Primed, SelfGuided, SequenceState
 from omniflow.vocabulary import num_left
 from omniflow_compiler.schedule import Node
 
@@ -41,7 +42,8 @@ class ARDecode(Loop[Decoding]):
     `tokens` without the stop token, `hidden` and `embeds` (the final hidden state and the input embedding of every
     emitted token; without `feed_last` not of one that reached the bound), `prompt_hidden` (final hidden states of the
     prompt), the expert's taps by their names, with `prompt_` those of the prompt, `logprobs` (of the emitted tokens
-    under the expert's logits).
+    under the expert's logits). With `delays` each step chooses a code of every codebook, and frames leave at `codes`.
+    With `cfg` a second sequence runs beside, under the conditions that guidance steers away from.
     """
 
     streams = frozenset({"condition"})
@@ -49,6 +51,7 @@ class ARDecode(Loop[Decoding]):
     lanes: ClassVar[int] = 64
 
     def __init__(self, node: Node, expert: Autoregressor, *, pool: Pool, holds: Mapping[str, Any], chunk: int) -> None:
+        check_columns(expert, node.attributes)
         self.node = node
         self.expert = expert
         self.pool = pool
@@ -69,10 +72,13 @@ class ARDecode(Loop[Decoding]):
         return self.expert.named_row(name)
 
     def check(self, params: Mapping[str, Any]) -> None:
-        """Errors: ValueError for parameters out of bounds, or such that no id is left to choose."""
+        """Errors: ValueError for parameters out of bounds, not of this expert, or such that no id is left to choose."""
         numbers = {name: value for name, value in params.items() if name != "max_tokens"}
         if num_left(read_sampling(numbers), self.expert.vocab_size) == 0:
             raise ValueError("its stop, suppress, suppress_from and min_tokens leave no id to choose")
+        check_columns(self.expert, params)
+        if params.get("cfg", 1.0) != 1.0 and not isinstance(self.expert, SelfGuided):
+            raise ValueError("cfg is on, and its expert has no conditions that guidance could leave")
 
     def init(self, start: Start) -> Decoding:
         """Errors: ValueError for parameters out of bounds, an empty prompt, or ids outside the vocabulary."""
@@ -80,11 +86,14 @@ class ARDecode(Loop[Decoding]):
         sampling = self._sampling(start.params)
         conditions = {k: v for k, v in start.values.items() if k not in PROMPT_PORTS and isinstance(v, Tensor)}
         has_forced = forced is not None and len(forced) > 0  # nobody chose those: they are no behaviour
-        prompt = self._prompt(start.values, conditions, has_forced=has_forced)
+        has_columns = bool(start.params.get("delays"))
+        prompt = self._prompt(start.values, conditions, has_forced=has_forced, has_columns=has_columns)
         if start.memory is not None:
             prompt = torch.cat([start.memory, prompt])
         wants_prompt, wants_hidden = _wanted_rows(start.wanted)
-        may_reuse = self.pool.reuse is not None and prompt.ndim == 1 and not conditions and not wants_prompt
+        cfg = float(start.params.get("cfg", 1.0))
+        is_alone = cfg == 1.0 and not conditions and not wants_prompt
+        may_reuse = self.pool.reuse is not None and prompt.ndim == 1 and is_alone
         return Decoding(
             pool=self.pool,
             sampling=sampling,
@@ -105,6 +114,9 @@ class ARDecode(Loop[Decoding]):
             wants_logprobs="logprobs" in start.wanted or (start.rollout and not has_forced),
             wants_prompt=wants_prompt,
             feeds_last=bool(start.params.get("feed_last", True)),
+            columns=make_columns(self.expert, start.params),
+            cfg=cfg,
+            unconditional=self._unconditional(conditions, start) if cfg != 1.0 else None,
         )
 
     def _sampling(self, params: Mapping[str, Any]) -> Sampling:
@@ -113,7 +125,15 @@ class ARDecode(Loop[Decoding]):
             self._read = params, read_sampling(params)
         return self._read[1]
 
-    def _prompt(self, values: Mapping[str, Any], conditions: Mapping[str, Tensor], *, has_forced: bool) -> Tensor:
+    def _unconditional(self, conditions: Mapping[str, Tensor], start: Start) -> Mapping[str, Tensor]:
+        assert isinstance(self.expert, SelfGuided)  # `check` has seen to it
+        if "kv" in start.wanted:
+            raise ValueError("cfg is on, and a cache that is handed on is of one sequence")
+        return self.expert.unconditional(conditions)
+
+    def _prompt(
+        self, values: Mapping[str, Any], conditions: Mapping[str, Tensor], *, has_forced: bool, has_columns: bool
+    ) -> Tensor:
         embeds, ids = values.get("prompt_embeds"), values.get("prompt")
         if embeds is not None:
             prompt: Tensor = embeds
@@ -125,6 +145,7 @@ class ARDecode(Loop[Decoding]):
             prompt = self.primed.prompt(conditions)
         else:
             prompt = torch.tensor(list(self.expert.start_ids), dtype=torch.int64)
+            prompt = prompt[None] if has_columns else prompt
         if not len(prompt) and not has_forced:
             raise ValueError("the prompt is empty: there is nothing to decode from")
         return prompt
@@ -142,12 +163,12 @@ class ARDecode(Loop[Decoding]):
                 return Wait(TURN)
             if state.ids:
                 self.pool.touch(state.ids)
-            state.sequence = self.pool.open(state.conditions, max_positions=state.num_prompt + state.limit)
+            state.sequence, state.beside = self._open(state)
             if state.sequence is None:
                 return Wait(POOL)
             if state.hands_on:
                 self.pool.turns.took(state.owner, state.gathers)
-        if not self.pool.is_here(state.sequence) and not self.pool.bring_back(state.sequence):
+        if not self.pool.is_here(state.sequence) and not self.pool.bring_back_all(state.sequences):
             return Wait(POOL)
         left = state.num_prompt - state.num_fed
         if left > 0 and state.hands_on:  # in one piece: where it is cut would show in what is handed on
@@ -165,6 +186,12 @@ class ARDecode(Loop[Decoding]):
         if state.unit is None:
             state.unit = Unit(TOKEN, self.key, state)
         return state.unit
+
+    def _open(self, state: Decoding) -> tuple[SequenceState | None, SequenceState | None]:
+        """Its sequence and the one beside it, where there is room for all that it needs."""
+        conditions = [state.conditions, *([] if state.unconditional is None else [state.unconditional])]
+        found = self.pool.open_all(conditions, max_positions=state.num_prompt + state.limit)
+        return (None, None) if found is None else (found[0], found[1] if len(found) > 1 else None)
 
     def execute(self, expert: Autoregressor, units: Sequence[Unit]) -> list[Step | BadResult]:
         """One step of the expert over prefill chunks and tokens alike."""
@@ -200,6 +227,9 @@ class ARDecode(Loop[Decoding]):
             state.reason = "stop"
             return
         state.tokens.append(token)
+        if state.columns is not None:
+            ARDecode._take_column(state, state.columns, result, emits)
+            return
         state.feed = result.feed
         emits.append(Emit("tokens", result.feed))
         if result.logprob is not None:
@@ -207,6 +237,19 @@ class ARDecode(Loop[Decoding]):
             emits.append(Emit("logprobs", result.logprob))
         if state.is_full and not (state.wants_rows and state.feeds_last):
             state.reason = "forced" if state.forced else "bound"
+
+    @staticmethod
+    def _take_column(state: Decoding, columns: Columns, result: Step, emits: list[Emit]) -> None:
+        """A frame leaves when its last code is chosen."""
+        assert result.feed is not None
+        num_frames = max(state.limit - columns.lag, 0)
+        state.feed, frame = columns.take(result.feed.tolist(), num_frames)
+        if frame is not None:
+            emits.append(Emit("codes", frame))
+        if result.logprob is not None:
+            columns.logprobs.append(result.logprob.tolist())
+        if state.is_full:
+            state.reason = "bound"
 
     def finalize(self, state: Decoding) -> list[Emit]:
         """Forced ids that needed no model leave here, and the cache by reference: `kv`, of all that was fed."""
@@ -219,7 +262,12 @@ class ARDecode(Loop[Decoding]):
         return emits
 
     def behaviour(self, state: Decoding) -> Mapping[str, Any]:
-        """The tokens and their log-probabilities under the expert's own logits; forced ids are no choice of its own."""
+        """The tokens and their log-probabilities under the expert's own logits; forced ids are no choice of its own.
+
+        With delays, the frames and those of their codes. Guided logits are what counts where guidance is on.
+        """
+        if state.columns is not None:
+            return state.columns.behaviour()
         return {"tokens": list(state.tokens) or list(state.forced), "logprobs": list(state.logprobs)}
 
     def remember(self, state: Decoding) -> Memory:
@@ -237,7 +285,7 @@ class ARDecode(Loop[Decoding]):
         if state.sequence is None:
             return True
         state.ids, state.is_shared = b"", False
-        return self.pool.set_aside(state.sequence)
+        return all(self.pool.set_aside(sequence) for sequence in state.sequences)
 
     def release(self, state: Decoding) -> None:
         """Closes the sequence, unless somebody still reads it."""
@@ -246,6 +294,9 @@ class ARDecode(Loop[Decoding]):
             state.lease = None
         elif state.hands_on:
             self.pool.turns.left(state.owner)  # the request ends before it has gathered all
+        if state.beside is not None:
+            beside, state.beside = state.beside, None
+            self.pool.close(beside)
         if state.sequence is not None:
             sequence, state.sequence = state.sequence, None
             if state.is_shared and state.reason is not None:

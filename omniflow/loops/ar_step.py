@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import isfinite
 from typing import cast
 
@@ -12,7 +13,7 @@ from torch import Tensor
 from omniflow.loops.base import BadResult, Unit
 from omniflow.loops.decoding import PREFILL, TOKEN, Decoding, Step
 from omniflow.loops.sampling import PLAIN, Choice, choose
-from omniflow.roles import Autoregressor, Embedder, StepResult, TokenRows
+from omniflow.roles import Autoregressor, Embedder, SequenceState, StepResult, TokenRows
 
 
 def run_step(expert: Autoregressor, units: Sequence[Unit]) -> list[Step | BadResult]:
@@ -21,6 +22,9 @@ def run_step(expert: Autoregressor, units: Sequence[Unit]) -> list[Step | BadRes
         if unit.kind == PREFILL and unit.state.ids:
             _share(unit)
     rows = [_row(expert, unit) for unit in units]
+    guided = [i for i, unit in enumerate(units) if unit.state.beside is not None]
+    if guided:
+        rows += [_row_beside(rows[i], units[i].state.beside) for i in guided]
     before = [row.sequence.num_cached for row in rows]
     try:
         results = expert.step(rows)
@@ -30,7 +34,26 @@ def run_step(expert: Autoregressor, units: Sequence[Unit]) -> list[Step | BadRes
         for row, cached in zip(rows, before, strict=True):
             row.sequence.num_cached = cached
         raise
+    if guided:
+        results = _guided(units, guided, results)
     return _choose(expert, units, rows, results)
+
+
+def _row_beside(row: TokenRows, sequence: SequenceState) -> TokenRows:
+    """The same for the sequence that guidance steers away from."""
+    return TokenRows(
+        sequence=sequence, ids=row.ids, embeds=row.embeds, positions=row.positions, wants_logits=row.wants_logits
+    )
+
+
+def _guided(units: Sequence[Unit], guided: Sequence[int], results: Sequence[StepResult]) -> list[StepResult]:
+    """A result per unit, with u + cfg * (c - u) as the logits of those that are guided."""
+    found = list(results[: len(units)])
+    for i, without in zip(guided, results[len(units) :], strict=True):
+        own, u = found[i], without.logits
+        if own.logits is not None and u is not None:
+            found[i] = replace(own, logits=u + (own.logits - u) * units[i].state.cfg, best=None)
+    return found
 
 
 def _share(unit: Unit) -> None:
@@ -51,7 +74,7 @@ def _row(expert: Autoregressor, unit: Unit) -> TokenRows:
     is_last = is_token or state.num_fed + unit.grant == state.num_prompt
     if not is_token:
         part = state.prompt[state.num_fed : state.num_fed + unit.grant]
-        ids, embeds = (part, None) if part.ndim == 1 else (None, part)
+        ids, embeds = (None, part) if part.is_floating_point() else (part, None)
     elif state.row is not None:
         assert state.feed is not None
         ids, embeds = None, cast("Embedder", expert).embed(state.feed) + state.row
@@ -72,7 +95,8 @@ def _choose(
     expert: Autoregressor, units: Sequence[Unit], rows: Sequence[TokenRows], results: Sequence[StepResult]
 ) -> list[Step | BadResult]:
     """Chooses a token for every row that asked for logits; a row with wrong ones is bad alone."""
-    shape, asked = (expert.vocab_size,), []
+    columns = units[0].state.columns
+    shape, asked = (*((len(columns.filler),) if columns else ()), expert.vocab_size), []
     steps: list[Step | BadResult] = []
     for i, out in enumerate(results):
         if out.logits is None:
@@ -82,6 +106,8 @@ def _choose(
         else:
             steps.append(BadResult("logits that are not numbers"))  # until its token is known
             asked.append(i)
+    if asked and columns:
+        return _choose_columns(units, results, asked, steps)
     if asked:
         ids, tokens = _tokens([units[i].state for i in asked], [results[i] for i in asked])
         embeddings = _embeddings(expert, ids, [units[i] for i in asked])
@@ -92,6 +118,21 @@ def _choose(
                 is_watched = unit.state.forced or unit.state.wants_logprobs
                 step = Step(unit.grant, out, token, feed, None, embedding)
                 steps[i] = _watched(unit.state, step) if is_watched else step
+    return steps
+
+
+def _choose_columns(
+    units: Sequence[Unit], results: Sequence[StepResult], asked: Sequence[int], steps: list[Step | BadResult]
+) -> list[Step | BadResult]:
+    """A code of every codebook for the rows that asked for logits."""
+    logits = [out.logits for i in asked if (out := results[i]).logits is not None]
+    choices = [choice for i in asked for choice in _column_choices(units[i].state)]
+    chosen = choose(torch.cat(logits), choices).view(len(asked), -1)
+    columns = chosen.cpu()
+    for i, mine, column, codes in zip(asked, logits, columns, chosen, strict=True):
+        if int(column.min()) >= 0:
+            logprob = mine.log_softmax(-1).gather(1, codes[:, None])[:, 0] if units[i].state.wants_logprobs else None
+            steps[i] = Step(units[i].grant, results[i], int(column[0]), column, logprob)
     return steps
 
 
@@ -129,6 +170,23 @@ def _embeddings(expert: Autoregressor, ids: Tensor, units: Sequence[Unit]) -> Se
         return [None] * len(units)
     embeddings: Sequence[Tensor] = cast("Embedder", expert).embed(ids.clamp(min=0)).split(1)
     return embeddings
+
+
+def _column_choices(state: Decoding) -> list[Choice]:
+    """A choice per codebook, each with a draw of its own."""
+    sampling, step, generator = state.sampling, len(state.tokens), state.rng.shared
+    count = 0 if state.columns is None else len(state.columns.filler)
+    draws = sampling.temperature > 0.0 and generator is None
+    return [
+        Choice(
+            sampling=sampling,
+            num_tokens=step,
+            seen=None,
+            uniform=state.rng.uniform(step, str(codebook)) if draws else 0.0,
+            generator=generator,
+        )
+        for codebook in range(count)
+    ]
 
 
 def _choice(state: Decoding) -> Choice:

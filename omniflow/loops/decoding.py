@@ -11,6 +11,7 @@ from torch import Tensor
 
 from omniflow.lease import Lease
 from omniflow.loops.base import Stream, Unit
+from omniflow.loops.columns import Columns
 from omniflow.loops.sampling import Sampling
 from omniflow.pool import Pool
 from omniflow.prefixes import ID_BYTES
@@ -39,6 +40,9 @@ class Decoding:
     wants_logprobs: bool
     wants_prompt: bool  # the final hidden states of the prompt
     feeds_last: bool  # whether a token that reaches the bound is fed for its rows
+    columns: Columns | None = None  # where a step chooses a code of every codebook; `tokens` has the first of each
+    cfg: float = 1.0  # 1 is off
+    unconditional: Mapping[str, Tensor] | None = None  # the conditions of the sequence that guidance steers away from
     feeds: frozenset[str] = frozenset()  # what of each chosen token an inner loop needs: `hidden`, `embeds`
     tokens: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
@@ -52,6 +56,7 @@ class Decoding:
     has_row: bool = False  # it was taken from the condition and has not been fed
     unit: Unit | None = None  # of its next token, the same one every time
     sequence: SequenceState | None = None
+    beside: SequenceState | None = None  # the one that guidance steers away from; it is fed the same
     hands_on: bool = False  # the cache leaves by reference when the loop ends
     owner: int = 0  # the request
     gathers: int = 1  # caches that the request hands on, this one with them
@@ -60,7 +65,12 @@ class Decoding:
 
     def __post_init__(self) -> None:
         self.num_prompt = self.prompt.size(0)
-        self.most = len(self.forced) or self.max_tokens
+        self.most = self._most()
+
+    def _most(self) -> int:
+        """Steps that choose something: a column per frame, and those for which the last frame's codes wait."""
+        most = len(self.forced) or self.max_tokens
+        return most if self.columns is None or not most else most + self.columns.lag
 
     @property
     def limit(self) -> int:
@@ -69,8 +79,13 @@ class Decoding:
             exact = self.bound()
             if exact is not None:
                 self.max_tokens, self.bound = min(exact, self.max_tokens), None
-                self.most = len(self.forced) or self.max_tokens
+                self.most = self._most()
         return self.most
+
+    @property
+    def sequences(self) -> tuple[SequenceState, ...]:
+        """What it holds of its expert's cache."""
+        return tuple(each for each in (self.sequence, self.beside) if each is not None)
 
     @property
     def cached_ids(self) -> bytes:
@@ -94,7 +109,10 @@ class Decoding:
 
 
 class Step(NamedTuple):
-    """A unit's outcome: positions that went in, what came out, and the chosen token (int, as int64 [1]) if any."""
+    """A unit's outcome: positions that went in, what came out, and the chosen token (int, as int64 [1]) if any.
+
+    Of a column the token is its first code, and `feed` all of them, [K].
+    """
 
     fed: int
     out: StepResult

@@ -64,7 +64,7 @@ def num_batches(engine: Engine) -> int:
 
 @pytest.mark.hf
 @pytest.mark.heavy
-@pytest.mark.parametrize("family", ["qwen2_5_omni", "qwen3_omni", "flux", "wan", "csm", "cosmos3"])
+@pytest.mark.parametrize("family", ["qwen2_5_omni", "qwen3_omni", "flux", "wan", "csm", "musicgen", "cosmos3"])
 def test_a_family_runs_there_as_on_the_cpu_and_is_waited_for_once_a_batch(family: str, tmp_path: Path) -> None:
     pytest.importorskip("diffusers")
     from benchmarks.gpu_smoke import FAMILIES

@@ -28,7 +28,10 @@ WAITS = {  # once per request, each
     ("wan.video", "umt5"),  # transformers looks whether the mask has gaps
     ("qwen3_omni.tensors", "thinker"),  # looks whether any picture adds something
 }
-PROGRAMS = ("csm.tensors", "flux.true_cfg", "llama.chat", "qwen2_5_omni.tensors", "qwen3_omni.tensors", "wan.video")
+PROGRAMS = (
+    "csm.tensors", "flux.true_cfg", "llama.chat", "musicgen.tensors", "qwen2_5_omni.tensors", "qwen3_omni.tensors",
+    "wan.video",
+)  # fmt: skip
 Given = Mapping[str, Any]
 
 
@@ -66,15 +69,19 @@ def call(expert: Any, method: str, given: Given, opened: Given | None) -> None:
         return
     if method == STEP:
         assert opened is not None
-        (row,) = given["0"]
-        sequence = expert.open(moved(opened["0"]), max_positions=opened["max_positions"])
-        moved_row = {name: moved(getattr(row, name)) for name in ("ids", "embeds", "positions")}
-        positional = [[TokenRows(sequence=sequence, wants_hidden=row.wants_hidden, **moved_row)]]
+        positional = [[_moved_row(row, expert, opened) for row in given["0"]]]
     if method == DECODE:
         rows = [row for row in given["0"] if isinstance(row, DecoderRows)]  # a tokenizer has none
         fresh = [replace(row, state=expert.open(generator=torch.Generator()), frames=moved(row.frames)) for row in rows]
         positional = [fresh or given["0"]]
     getattr(expert, method)(*positional, **named)
+
+
+def _moved_row(row: TokenRows, expert: Any, opened: Given) -> TokenRows:
+    """The row of a sequence that begins on the device."""
+    sequence = expert.open(moved(opened["0"]), max_positions=opened["max_positions"])
+    ids, embeds, positions = (moved(value) for value in (row.ids, row.embeds, row.positions))
+    return TokenRows(sequence=sequence, ids=ids, embeds=embeds, positions=positions, wants_hidden=row.wants_hidden)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -105,6 +105,13 @@ def csm(folder: Path) -> None:
     reference.add_tokenizer(folder)
 
 
+def musicgen(folder: Path) -> None:
+    from tests.parity.musicgen import reference
+
+    reference.build(folder, 0)
+    reference.add_tokenizer(folder)
+
+
 def flux(folder: Path) -> None:
     from tests.parity.flux import reference
 
@@ -141,7 +148,7 @@ def llama(folder: Path) -> None:
 
 
 CHECKPOINTS: Mapping[str, Callable[[Path], None]] = {
-    make.__name__: make for make in (qwen2_5_omni, qwen3_omni, csm, flux, schnell, wan, cosmos3, llama)
+    make.__name__: make for make in (qwen2_5_omni, qwen3_omni, csm, musicgen, flux, schnell, wan, cosmos3, llama)
 }
 OMNI = {"max_text": "10", "max_codes": "45"}
 OMNI3 = {"max_text": "10", "max_frames": "12"}
@@ -179,6 +186,13 @@ WAYS: Mapping[str, Way] = {
     "llama.tokens": Way(
         checkpoint="llama", params={"dtype": "float32", "max_tokens": "12"}, requests=tokens(97, "tokens")
     ),
+    "musicgen.music": Way(
+        checkpoint="musicgen",
+        params={"max_frames": "60"},
+        requests=prompts(texts=("slow drums and a piano", "loud rain", "a piano with rain on the roof")),
+    ),
+    "musicgen.tensors": Way(checkpoint="musicgen", params={"max_frames": "60"}, requests=tokens(64, "tokens", start=1)),
+    "null.columns": Way(requests=prompts()),
     "null.frames": Way(requests=prompts()),
     "null.image": Way(requests=prompts()),
     "null.speech": Way(params={"max_tokens": "24"}, requests=prompts()),

@@ -28,6 +28,8 @@ LOOPS = {
                 Attribute(name="stop", type="ids", default=(), doc="Ids that end the sequence; they are not emitted."),
                 Attribute(name="feed_last", type="bool", default=True, doc="Feed the token that reaches the bound too, so that it has its hidden state."),
                 Attribute(name="stop_frame", type="ids", default=(), doc="With an inner loop: ends the loop when every code of a frame but the last is one of these; a frame of nothing else is not emitted."),
+                Attribute(name="delays", type="ids", default=(), maximum=4096, is_fixed=True, doc="Of an expert that chooses a code of every codebook a step: how many steps each codebook is behind. `max_tokens` then counts frames, which leave at `codes`."),
+                Attribute(name="cfg", type="float", default=1.0, minimum=0.0, maximum=1e4, doc="Classifier-free guidance of logits, u + cfg * (c - u), by a second sequence beside each; 1 is off."),
                 Attribute(name="session", type="bool", default=False, doc="In a session, go on from all that was read and written in the turns before; give the cache `reuse: prefix`, so that it is not read again."),
                 *_SAMPLING,
             ),

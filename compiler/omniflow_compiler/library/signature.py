@@ -150,5 +150,8 @@ class ExpertSignature:
     hop: int = 0  # output elements per input element of a stream decoder
     strides: tuple[int, ...] = ()  # of a causal decoder that drops its tail
     unit_seconds: Mapping[str, float] = field(default_factory=dict)
-    guided: Mapping[str, str] = field(default_factory=dict)  # loop kind -> port of the unconditional branch
+    guided: Mapping[str, str] = field(
+        default_factory=dict
+    )  # loop kind -> port of the unconditional branch; "": its own
+    codebooks: str = ""  # the size that says of how many codebooks a step chooses a code each
     prescribes: Mapping[str, Mapping[str, Prescribed]] = field(default_factory=dict)  # loop kind -> attribute -> where

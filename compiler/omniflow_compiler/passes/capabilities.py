@@ -24,6 +24,7 @@ class Reach:
 REACH: Mapping[str, Reach] = {
     "reasoning_text": Reach(output=("text", "tokens"), inputs=("text", "tokens", "json"), loop="ar_decode"),
     "text_to_speech": Reach(output=("audio",), inputs=("text", "tokens", "json")),
+    "text_to_music": Reach(output=("audio",), inputs=("text", "tokens", "json")),
     "text_to_image": Reach(output=("image",), inputs=("text", "tokens", "json")),
     "text_to_video": Reach(output=("video",), inputs=("text", "tokens", "json")),
     "image_to_video": Reach(output=("video",), inputs=("image",)),

@@ -1,4 +1,4 @@
-"""Checks that a denoising loop with guidance has the branch that guidance steers away from."""
+"""Checks that a loop with guidance has the branch that guidance steers away from."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ from omniflow_compiler import codes
 from omniflow_compiler.diagnostics import Label, Report
 from omniflow_compiler.graph import Node, ProgramGraph
 
+TOKENS = "ar_decode"
+
 
 def check_guidance(graph: ProgramGraph, report: Report) -> None:
     """Reports loops whose guidance is on while nothing feeds their unconditional branch, or only a part of it."""
     for node in graph.nodes.values():
+        if _is_beyond(node):
+            _report_beyond(node, report)
         branch = _branch(node)
-        if branch is None:
+        if not branch:
             continue
         fed = {edge.spec.target.port for edge in graph.incoming[node.id]}
         wanted = [branch, *(f"{branch}_{port}" for port in node.inputs if f"{branch}_{port}" in node.inputs)]
@@ -20,8 +24,26 @@ def check_guidance(graph: ProgramGraph, report: Report) -> None:
                 _report(node, port, report)
 
 
+def _is_beyond(node: Node) -> bool:
+    """Whether tokens are to be guided and their expert knows no other branch."""
+    if node.loop is None or node.component is None or node.loop.kind != TOKENS:
+        return False
+    return node.attributes.get("cfg", 1.0) != 1.0 and TOKENS not in node.component.signature.guided
+
+
+def _report_beyond(node: Node, report: Report) -> None:
+    written = None if node.loop_spec is None else node.loop_spec.attributes.get("cfg")
+    use = "" if node.component is None else node.component.signature.use
+    report.add(
+        codes.GUIDANCE,
+        node.span if written is None else written.span,
+        f"`{node.id}` is guided, and `{use}` has nothing that guidance could leave out",
+        help=["set `cfg: 1`"],
+    )
+
+
 def _branch(node: Node) -> str | None:
-    """The port of the unconditional branch, when guidance is on."""
+    """The port of the unconditional branch, when guidance is on; empty when the expert makes it itself."""
     if node.loop is None or node.component is None:
         return None
     is_on = node.attributes.get("cfg", 1.0) != 1.0 or bool(node.attributes.get("guidance"))

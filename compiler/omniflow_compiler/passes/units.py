@@ -53,7 +53,9 @@ def _templates(
 def _count(kind: str, node: Node, graph: ProgramGraph, lengths: Lengths, bounds: Mapping[str, int]) -> int:
     """Units of that kind for one item."""
     if kind == "ar_token":
-        return bounds.get(node.id, DEFAULT_LENGTH)
+        delays = node.attributes.get("delays")
+        lag = max(delays) if isinstance(delays, tuple) and delays else 0
+        return bounds.get(node.id, DEFAULT_LENGTH) + lag
     if kind == "diffusion_step":
         steps = node.attributes.get("steps")
         return steps if isinstance(steps, int) else 1

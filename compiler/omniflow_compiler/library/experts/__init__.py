@@ -10,6 +10,7 @@ from omniflow_compiler.library.experts import (
     flux,
     hf,
     hf_processor,
+    musicgen,
     null,
     qwen2_5_omni,
     qwen3_omni,
@@ -18,8 +19,8 @@ from omniflow_compiler.library.experts import (
 )
 from omniflow_compiler.library.signature import ExpertSignature
 
-FAMILIES = (smol, cosmos3, wan, hf, hf_processor, flux, qwen2_5_omni, qwen3_omni, csm, null)
-LEAN = (smol, hf, qwen2_5_omni, qwen3_omni, csm)  # families whose modules are our own, in two dtypes
+FAMILIES = (smol, cosmos3, wan, hf, hf_processor, flux, qwen2_5_omni, qwen3_omni, csm, musicgen, null)
+LEAN = (smol, hf, qwen2_5_omni, qwen3_omni, csm, musicgen)  # families whose modules are our own, in two dtypes
 LEAN_DTYPES = ("float32", "bfloat16")
 
 

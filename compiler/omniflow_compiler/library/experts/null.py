@@ -84,6 +84,18 @@ _FRAMES = (
         doc="Tiny random model of text that answers in frames of four codes.",
     ),
     ExpertSignature(
+        use="null.composer", role="code_writer", sizes={"vocabulary": VOCAB, "codes": 32, "codebooks": 4},
+        codebooks="codebooks", num_parameters=10_000,
+        serves={
+            "ar_decode": Ports(
+                inputs=(Port(name="source", type="tokens[P] < vocabulary"),),
+                outputs=(Port(name="codes", type="codes[T, codebooks]", streams=True),),
+            )
+        },
+        kv_bytes_per_token=64, unit_seconds={"ar_prefill": 100e-6, "ar_token": 100e-6}, guided={"ar_decode": ""},
+        doc="Tiny random model that chooses a code of four codebooks a step.",
+    ),
+    ExpertSignature(
         use="null.depth", role="code_predictor", sizes={"codes": 32, "width": 16}, num_parameters=10_000,
         serves={
             "ar_decode": Ports(
