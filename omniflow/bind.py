@@ -299,7 +299,7 @@ def _bind_node(
         downstream=downstream,
         spec=node,
         place=str(node.place),
-        loop=_loop(node, experts, entering, stores),
+        loop=_loop(node, experts, entering, stores, schedule),
         expert=experts[node.expert] if node.expert else None,
         inputs={port: tuple(channels) for port, channels in entering.items()},
         wanted=frozenset(wanted),
@@ -335,7 +335,13 @@ def _from(source: str, node_id: str) -> bool:
     return source.rpartition(".")[0] == node_id
 
 
-def _loop(node: Node, experts: Mapping[str, Any], entering: Mapping[str, list[Channel]], stores: Stores) -> Loop[Any]:
+def _loop(
+    node: Node,
+    experts: Mapping[str, Any],
+    entering: Mapping[str, list[Channel]],
+    stores: Stores,
+    schedule: Schedule,
+) -> Loop[Any]:
     expert = experts[node.expert] if node.expert else None
     if node.kind == "op":
         if node.name not in OPS:
@@ -347,7 +353,8 @@ def _loop(node: Node, experts: Mapping[str, Any], entering: Mapping[str, list[Ch
             f"{node.place}: node {node.id}: {node.name} cannot bind {node.expert}, it has no {', '.join(missing)}"
         )
     try:
-        return _make_loop(node, expert, experts, entering, stores)
+        sizes = next((spec.sizes for spec in schedule.experts if spec.name == node.expert), {})
+        return _make_loop(node, expert, experts, entering, stores, sizes)
     except (KeyError, ValueError) as error:
         raise BindError(f"{node.place}: node {node.id}: {error}") from error
 
@@ -358,6 +365,7 @@ def _make_loop(
     experts: Mapping[str, Any],
     entering: Mapping[str, list[Channel]],
     stores: Stores,
+    sizes: Mapping[str, int],
 ) -> Loop[Any]:
     if node.name == "ar_decode":
         assert node.expert is not None
@@ -367,7 +375,7 @@ def _make_loop(
             return outer
         return NestedDecode(node.inner, outer, _decode(node, node.inner.expert, experts[node.inner.expert], stores, {}))
     if node.name == "encode":
-        return Encode(node, expert, shelf=stores.shelf(node))
+        return Encode(node, expert, shelf=stores.shelf(node), vocabulary=sizes.get("vocabulary"))
     if node.name in LOOPS:
         return LOOPS[node.name](node, expert)
     raise ValueError(f"this runtime has no loop {node.name}")

@@ -348,8 +348,9 @@ class Engine:
 
     def _on_end(self, request: Request) -> None:
         """Keeps a request's result for who asks for it."""
+        result = result_of(request, self.schedule)  # it may turn out to have failed
         self.running.pop(request.id, None)
         self.lobby.leave(request)
         self.mail.deadlines.forget(request.id)
         self.metrics.end(request)
-        self.results[request.id] = result_of(request, self.schedule)
+        self.results[request.id] = result

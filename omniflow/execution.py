@@ -84,7 +84,7 @@ class Executor:
         try:
             results = self._call(units)
         except Exception as error:  # noqa: BLE001  an expert's fault, whatever it is, belongs to the rows it was given
-            results = [_bad(error)] if len(units) == 1 else [self._alone(unit) for unit in units]
+            results = [_bad(error, units[0])] if len(units) == 1 else [self._alone(unit) for unit in units]
         return Outcome(results, time.perf_counter() - start)
 
     def come_back(self) -> list[Unit]:
@@ -104,7 +104,7 @@ class Executor:
         try:
             return self._call([unit])[0]
         except Exception as error:  # noqa: BLE001  as above
-            return _bad(error)
+            return _bad(error, unit)
 
     def _call(self, units: Sequence[Unit]) -> Sequence[Result | BadResult]:
         first = units[0]
@@ -156,6 +156,8 @@ def _serve(calls: SimpleQueue[Call], on_back: Callable[[], None]) -> None:
     on_back()
 
 
-def _bad(error: Exception) -> BadResult:
+def _bad(error: Exception, unit: Unit) -> BadResult:
+    """An encoder that raises a ValueError, or an IndexError for ids it does not know, was given the wrong values."""
     text = " ".join(str(error).split()) or "no message"
-    return BadResult(text if isinstance(error, Stuck) else f"{type(error).__name__}: {text}")
+    is_of_values = unit.kind == "encoder_chunk" and isinstance(error, ValueError | IndexError)
+    return BadResult(text if isinstance(error, Stuck) else f"{type(error).__name__}: {text}", is_of_values)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -70,10 +70,14 @@ def convert(spec: Input, value: Any) -> Value:
     if base == "text":
         if not isinstance(value, str):
             raise TypeError(f"got {type(value).__name__}")
-        if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
+        if not is_utf8(value):
             raise ValueError("it is not valid UTF-8")
         return value
-    if base in ("json", "record", "scalar"):
+    if base == "scalar":
+        return _scalar(value)
+    if base in ("json", "record"):
+        if not all(map(is_utf8, _texts(value))):
+            raise ValueError("it has a text that is not valid UTF-8")
         return value
     if isinstance(value, str) or not isinstance(value, Tensor | list | tuple):
         raise TypeError(f"got {type(value).__name__}")
@@ -82,6 +86,33 @@ def convert(spec: Input, value: Any) -> Value:
         items = [value] if isinstance(value, Tensor) and value.ndim == len(axes) else value  # one item by itself
         return [_tensor(item, spec.type, axes) for item in items]
     return _tensor(value, spec.type, spec.type.axes)
+
+
+def is_utf8(text: str) -> bool:
+    """Whether files and models could take it: half of a surrogate pair is no character."""
+    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """All texts of a JSON value, keys among them."""
+    line = [value]
+    while line:
+        each = line.pop()
+        if isinstance(each, str):
+            yield each
+        elif isinstance(each, Mapping):
+            line += [*each, *each.values()]
+        elif isinstance(each, list | tuple):
+            line += each
+
+
+def _scalar(value: Any) -> Any:
+    """A number that float32 can hold, or a truth value. Errors: ValueError, TypeError."""
+    if not isinstance(value, int | float):
+        raise TypeError(f"got {type(value).__name__}")
+    if not abs(value) <= torch.finfo(torch.float32).max:
+        raise ValueError("it is not a finite number")
+    return value
 
 
 def _tensor(value: Any, kind: PortType, axes: Sequence[str]) -> Tensor:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from omniflow.errors import InputError
+from omniflow.inputs import is_utf8
 from omniflow.promises import broken_promise
 from omniflow.vocabulary import declared, outside
 from omniflow_compiler.attributes import convert_attribute
@@ -55,7 +56,7 @@ def check_params(
             continue
         expert = _expert_of(node, name)
         broken = outside(attribute.name, fitting, expert, sizes.get(expert)) if node.kind == "loop" else None
-        broken = broken or broken_promise(schedule, node, name, fitting)
+        broken = broken or _lifted(node, name, attribute, fitting) or broken_promise(schedule, node, name, fitting)
         if broken is not None:
             problems.append(f"param {key} {broken}")
     if problems:
@@ -67,6 +68,15 @@ def _expert_of(node: Node, name: str) -> str:
     """The component that a node's attribute is about: of an inner loop, that loop's."""
     is_inner = node.inner is not None and name.startswith(f"{node.inner.loop}.")
     return (node.inner.expert if is_inner and node.inner is not None else node.expert) or ""
+
+
+def _lifted(node: Node, name: str, attribute: Attribute, value: Any) -> str | None:
+    """What is wrong with letting ids through that the program keeps out for whoever reads them."""
+    attributes = node.attributes if name in node.attributes or node.inner is None else node.inner.attributes
+    most = attributes.get(attribute.name)
+    if attribute.name != "suppress_from" or not most or (isinstance(value, int) and 0 < value <= most):
+        return None
+    return f"has to be from 1 to {most}: what reads its ids knows no others"
 
 
 def known_params(schedule: Schedule) -> dict[str, tuple[Node, str, Attribute]]:
@@ -114,6 +124,8 @@ def _fitting(node: Node, attribute: Attribute, value: Any) -> Any:
     numbers = value if isinstance(value, list) else [value]
     if any(isinstance(number, int | float) and not _is_finite(number) for number in numbers):
         raise ValueError("is not a finite number")
+    if not all(is_utf8(text) for text in numbers if isinstance(text, str)):
+        raise ValueError("is not valid UTF-8")
     if attribute.type == "expression":
         if isinstance(value, int) and not 0 <= value <= MOST:
             raise ValueError(f"is {value}, the {'least allowed is 0' if value < 0 else f'most allowed is {MOST}'}")

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from omniflow.endings import describe
 from omniflow.execution import Lost
 from omniflow.node import NodeRun
-from omniflow.request import Request, Result
+from omniflow.request import Request, Result, State
 from omniflow.stream import Outlet
 from omniflow_compiler.schedule import Schedule
 
@@ -15,15 +16,35 @@ RECORD_FORMAT = 1
 
 
 def result_of(request: Request, schedule: Schedule) -> Result:
-    """The result of a request that has just ended; outputs hold what came, all of it when the state is done."""
+    """The result of a request that has just ended; outputs hold what came, all of it when the state is done.
+
+    One that is done fails where an output cannot be put together.
+    """
+    outputs = {}
+    for name, outlet in request.outlets.items():
+        if outlet.keep:
+            try:
+                outputs[name] = outlet.value()
+            except Exception as error:  # noqa: BLE001  pieces of an expert that do not fit together
+                _lose(request, outlet, error)
     return Result(
         id=request.id,
         state=request.state,
-        outputs={name: outlet.value() for name, outlet in request.outlets.items() if outlet.keep},
+        outputs=outputs,
         record=record_of(request, schedule),
         error=request.error,
         behaviour=request.behaviour,
     )
+
+
+def _lose(request: Request, outlet: Outlet, error: Exception) -> None:
+    """An output whose pieces cannot be joined fails its request, and no other output of it."""
+    outlet.is_lost, outlet.is_ended = True, False
+    name = f"output {outlet.spec.name}"
+    problem = request.errors[name] = f"{outlet.spec.place}: {name}: its pieces do not fit together: {describe(error)}"
+    if request.state is State.DONE:
+        request.state = State.FAILED
+    request.error = request.error or problem
 
 
 def record_of(request: Request, schedule: Schedule) -> dict[str, Any]:

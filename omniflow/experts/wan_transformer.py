@@ -29,15 +29,19 @@ class _Row(NamedTuple):
 class WanTransformer:
     """Role Denoiser. Latents are [C, T, H, W]. Conditions: `condition` [P, D], `frames`, `height`, `width`."""
 
-    def __init__(self, model: nn.Module, *, channels: int, size: ClipSize, spec: Expert) -> None:
+    def __init__(self, model: nn.Module, *, channels: int, size: ClipSize, most: int, spec: Expert) -> None:
         self.channels = channels
         self.size = size
+        self.most = most  # patches in time, and along each side of a frame
         self.dtype, self.device = dtype_of(spec), torch.device(spec.device)
         self._model = model
 
     def initial(self, conditions: Mapping[str, Any], *, generator: torch.Generator) -> Tensor:
-        """Noise for the clip. Errors: ValueError for sizes that are none."""
+        """Noise for the clip. Errors: ValueError for sizes that are none, or for which there are no positions."""
         shape = self.size.latent(conditions)
+        patches = max(shape[0], *(side // self.size.patch for side in shape[1:]))
+        if patches > self.most:
+            raise ValueError(f"the clip has {patches} patches in a row, and the checkpoint knows {self.most} positions")
         return torch.randn(1, self.channels, *shape, generator=generator)[0].to(self.device)
 
     def sequence_length(self, latents: Latents) -> int:
@@ -91,6 +95,7 @@ def load_transformer(spec: Expert, _cache: Cache | None) -> WanTransformer:
             temporal=int(vae.get("scale_factor_temporal", 4)),
             patch=int(config.get("patch_size", (1, 2, 2))[1]),
         ),
+        most=int(config.get("rope_max_seq_len", 1024)),
         spec=spec,
     )
 

@@ -30,13 +30,23 @@ class Encode(Loop[Encoding]):
 
     lanes: ClassVar[int] = 16
 
-    def __init__(self, node: Node, expert: Encoder, *, shelf: Shelf | None = None) -> None:
+    def __init__(
+        self, node: Node, expert: Encoder, *, shelf: Shelf | None = None, vocabulary: int | None = None
+    ) -> None:
         self.ports = tuple(port.name for port in node.outputs)
         self.key = ("encode", id(expert))
+        self.read = tuple(port.name for port in node.inputs if port.type.base == "tokens") if vocabulary else ()
+        self.vocabulary = vocabulary or 0  # of the ids that it reads
         self.shelf = shelf  # where features are kept, when the card says so
 
     def init(self, start: Start) -> Encoding:
-        """The inputs as they are."""
+        """The inputs as they are. Errors: ValueError for ids outside the expert's vocabulary."""
+        for port in self.read:
+            ids = start.values.get(port)
+            if ids is not None and len(ids) and not 0 <= int(ids.min()) <= int(ids.max()) < self.vocabulary:
+                raise ValueError(
+                    f"{port} has ids from {int(ids.min())} to {int(ids.max())}, it knows {self.vocabulary}"
+                )
         return Encoding(shelf=self.shelf, inputs=start.values)
 
     def next(self, state: Encoding) -> Unit | Wait | Done:

@@ -13,6 +13,7 @@ from omniflow.loops.ar_decode import ARDecode
 from omniflow.loops.base import BadResult, Done, Emit, Loop, Start, Unit, Wait
 from omniflow.loops.decoding import Decoding, Step
 from omniflow.roles import Autoregressor
+from omniflow_compiler.inner import ENDS
 from omniflow_compiler.schedule import Inner
 
 HELD = frozenset({"tokens", "logprobs"})  # ports whose pieces leave with the frame
@@ -48,11 +49,14 @@ class NestedDecode(Loop[Nested]):
         self.feeds = frozenset(spec.feed.values())
 
     def check(self, params: Mapping[str, Any]) -> None:
-        """Errors: ValueError as of both loops, or for a request that changes the inner length."""
+        """Errors: ValueError as of both loops, or for a request that changes the inner length or may cut it short."""
         prefix = f"{self.spec.loop}."
         own = {k.removeprefix(prefix): v for k, v in params.items() if k.startswith(prefix)}
         if own.get("max_tokens", self.spec.length) != self.spec.length:
             raise ValueError(f"{prefix}max_tokens is {own['max_tokens']}, and every frame has {self.spec.length}")
+        early = next((name for name in ENDS if own.get(name)), None)
+        if early is not None:
+            raise ValueError(f"{prefix}{early} would end a frame early, and every frame has {self.spec.length}")
         self.outer.check(params)
         self.inner.check({**self.spec.attributes, **own})
 

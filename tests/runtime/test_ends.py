@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 import pytest
 import torch
 
+import omniflow
 from omniflow import BusyError, Limits, State
 from omniflow.roles import TokenRows
 from tests.runtime.faults import FaultyLanguage, FaultyVocoder, engine_with
 from tests.runtime.program import PROMPTS, assert_same, drain, engine
+from tests.schedules import edge, expert, node, schedule
 
 MARK = "And the old tree near my mat, what of it?"  # the prompt that is longest, by which rows are known
 
@@ -205,3 +209,88 @@ def test_requests_wait_for_cache_and_all_get_through() -> None:
         assert result.state is State.DONE, result.error
     assert running.live == 0
     running.bound.pools.check()
+
+
+class Uneven:
+    """An encoder whose features of an item are as wide as it has been called often."""
+
+    def __init__(self, expert: object) -> None:
+        self.num_calls = 0
+
+    def encode(self, rows: Sequence[Mapping[str, torch.Tensor]]) -> list[dict[str, torch.Tensor]]:
+        self.num_calls += 1
+        return [{"embeds": torch.zeros(2, self.num_calls)} for _ in rows]
+
+
+def test_an_output_whose_pieces_do_not_fit_together_fails_its_request_alone() -> None:
+    row, rows = "act[T, D]", "act[N*, T, D]"
+    program = schedule(
+        inputs={"prompt": "text", "items": "tokens[N*, T]"},
+        outputs={"features": ("join.samples", row), "text": ("say.text", "text")},
+        nodes=[
+            node("see", "loop.encode", expert="eyes", each=True, inputs={"tokens": "tokens[N*, T]"},
+                 outputs={"embeds": rows}),
+            node("join", "op.join", inputs={"items": rows}, outputs={"samples": row}, attributes={"gap": 0}),
+            node("cut", "op.tokenize", expert="tok", inputs={"text": "text"}, outputs={"tokens": "tokens[P]"}),
+            node("say", "op.detokenize", expert="tok", inputs={"tokens": "tokens[P]"}, outputs={"text": "text"}),
+        ],
+        edges=[
+            edge("items ~> see.tokens", "tokens[N*, T]"),
+            edge("see.embeds ~> join.items", rows),
+            edge("prompt -> cut.text", "text"),
+            edge("cut.tokens ~> say.tokens", "tokens[P]"),
+        ],
+        experts=[expert("eyes", "given"), expert("tok", "null.tokenizer")],
+    )  # fmt: skip
+    running = omniflow.load(program, experts={"eyes": Uneven(None)}, limits=Limits(width=1))
+    bad = running.submit({"prompt": "Hm", "items": [torch.ones(2), torch.ones(2)]})
+    good = running.submit({"prompt": "Hm", "items": []})
+    drain(running)
+    failed, done = running.result(bad), running.result(good)
+    assert failed is not None
+    assert done is not None
+    assert failed.state is State.FAILED
+    assert "output features: its pieces do not fit together: RuntimeError: Sizes of tensors" in str(failed.error)
+    assert set(failed.outputs) == {"text"}
+    assert failed.record["outputs"]["features"]["state"] == "failed"
+    assert done.state is State.DONE, done.error
+    assert failed.outputs["text"] == done.outputs["text"]
+    assert 'requests_total{state="failed"} 1' in running.metrics.render(running)
+    assert running.live == 0
+
+
+class Reader:
+    """An encoder that knows nine ids and takes four of them at most."""
+
+    def encode(self, rows: Sequence[Mapping[str, torch.Tensor]]) -> list[dict[str, torch.Tensor]]:
+        for row in rows:
+            if len(row["tokens"]) > 4:
+                raise ValueError("it reads 4 tokens at most")
+        return [{"embeds": torch.zeros(9, 3)[row["tokens"]]} for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("ids", "sizes", "said"),
+    [
+        ([1] * 5, {}, "node see: unit 0: ValueError: it reads 4 tokens at most"),
+        ([9], {}, "node see: unit 0: IndexError: index 9 is out of bounds"),
+        ([3, 9], {"vocabulary": 9}, "node see: tokens has ids from 3 to 9, it knows 9"),
+    ],
+)
+def test_what_an_encoder_does_not_take_of_a_clients_values_refuses_the_request(
+    ids: list[int], sizes: dict[str, int], said: str
+) -> None:
+    tokens, rows = "tokens[T]", "act[T, D]"
+    program = schedule(
+        inputs={"ids": tokens},
+        outputs={"features": ("see.embeds", rows)},
+        nodes=[node("see", "loop.encode", expert="eyes", inputs={"tokens": tokens}, outputs={"embeds": rows})],
+        edges=[edge("ids -> see.tokens", tokens)],
+        experts=[replace(expert("eyes", "given"), sizes=sizes)],
+    )
+    running = omniflow.load(program, experts={"eyes": Reader()})
+    assert running.run({"ids": [8, 1]}).state is State.DONE
+    result = running.run({"ids": ids})
+    assert result.state is State.REFUSED
+    assert said in str(result.error)
+    assert running.live == 0

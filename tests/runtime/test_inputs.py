@@ -104,6 +104,27 @@ def test_values_that_a_tensor_of_the_type_cannot_hold_are_named(given: dict[str,
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("kind", "value", "said"),
+    [
+        ("scalar", "7", "must be scalar: got str"),
+        ("scalar", [], "must be scalar: got list"),
+        ("scalar", None, "must be scalar: got NoneType"),
+        ("scalar", float("nan"), "must be scalar: it is not a finite number"),
+        ("scalar", 10**400, "must be scalar: it is not a finite number"),
+        ("scalar", 1e308, "must be scalar: it is not a finite number"),
+        ("json", [{"content": "\ud800"}], "must be json: it has a text that is not valid UTF-8"),
+        ("json", {"\udfff": 1}, "must be json: it has a text that is not valid UTF-8"),
+    ],
+)
+def test_numbers_and_json_that_nobody_could_read_are_named(kind: str, value: Any, said: str) -> None:
+    program = schedule(inputs={"x": kind}, outputs={}, nodes=[], edges=[])
+    for good in (3, 0.5, True) if kind == "scalar" else ([{"content": "é"}], None, "text"):
+        assert check_inputs(program, {"x": good}) == {"x": good}
+    with pytest.raises(InputError, match=f"input x {said}"):
+        check_inputs(program, {"x": value})
+
+
 def test_a_queue_has_an_end() -> None:
     running = engine(limits=Limits(running=1, queued=2))
     for _ in range(2):

@@ -40,6 +40,7 @@ from tests.schedules import edge, node, schedule
         ({"speak.temperature": "1" + "0" * 400}, "param speak.temperature is not a finite number"),
         ({"speak.top_k": "4294967296"}, "the most allowed is"),
         ({"think.max_tokens": "4294967296"}, "the most allowed is 2147483648"),
+        ({"tokenize.system": "\ud800"}, "param tokenize.system is not valid UTF-8"),
         ({"think.suppress": "[-1]"}, "has the number -1, which is no id"),
         ({"think.suppress": "[317]"}, "param think.suppress has id 317, and thinker knows ids from 0 to 316"),
         ({"think.stop": "[2, 9999]"}, "param think.stop has id 9999, and thinker knows ids from 0 to 316"),
@@ -143,6 +144,7 @@ def test_params_that_leave_nothing_to_choose_are_refused(params: dict[str, Any],
         ("null.image", {"paint.guidance": 1e9}, "the most allowed is 10000"),
         ("null.image", {"paint.train_steps": 10**12}, "the most allowed is 1e"),
         ("null.frames", {"speak.deepen.max_tokens": 2}, "every frame has 3"),
+        ("null.frames", {"speak.deepen.stop": [5]}, "deepen.stop would end a frame early, and every frame has 3"),
     ],
 )
 def test_params_that_do_not_go_together_are_refused_before_anything_runs(
@@ -166,3 +168,20 @@ def test_what_the_program_is_made_of_cannot_be_changed_by_a_request() -> None:
         check_params(program, {"clamp.limit": 9})
     assert "clamp.limit" not in known_params(program)
     assert check_params(program, {"clamp.fill": 1}) == {"clamp": {"fill": 1}}
+
+
+@pytest.mark.parametrize("name", ["speak.suppress_from", "speak.deepen.suppress_from"])
+def test_ids_that_a_program_keeps_from_its_readers_stay_out(name: str) -> None:
+    program = omniflow.compile("null.frames")
+    (speak,) = (node for node in program.nodes if node.id == "speak")
+    assert speak.inner is not None
+    inner = replace(speak.inner, attributes={**speak.inner.attributes, "suppress_from": 20})
+    kept = replace(speak, attributes={**speak.attributes, "suppress_from": 20}, inner=inner)
+    program = replace(program, nodes=tuple(kept if node is speak else node for node in program.nodes))
+    for value in (0, 21, 2**31):
+        with pytest.raises(
+            InputError, match=f"param {name} has to be from 1 to 20: what reads its ids knows no others"
+        ):
+            check_params(program, {name: value})
+    assert check_params(program, {name: 7})
+    assert check_params(omniflow.compile("null.frames"), {name: 7})

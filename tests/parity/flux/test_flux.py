@@ -107,7 +107,7 @@ def test_checkpoints_without_guidance_have_their_own_program(references: Referen
     result, _ = ours(engine(reference, "flux/schnell", steps=4), {"prompt": PROMPTS[2], **SIZE}, seed=4)
     assert most_different(result.outputs["image"], wanted) <= CLOSE
     refused = engine(reference, steps=4).run({"prompt": PROMPTS[2], **SIZE})
-    assert refused.state == "failed"
+    assert refused.state == "refused"
     assert "no embedding of guidance" in str(refused.error)
 
 

@@ -122,8 +122,8 @@ def test_shards_are_read_and_the_encoder_of_pictures_is_not(references: Referenc
     assert most_different(found.outputs["image"], wanted.outputs["image"]) <= 1e-6
 
 
-@pytest.mark.parametrize("size", [0, -8, 3, 1.5, "32", True, 100_000])
-def test_a_size_that_is_none_fails_its_own_request(references: References, size: Any) -> None:
+@pytest.mark.parametrize("size", [0, -8, 3, 1.5, True, 100_000])
+def test_a_size_that_is_none_is_refused(references: References, size: Any) -> None:
     result = load(references().folder).run({"prompt": PROMPTS[0], "height": size, "width": 32})
-    assert result.state == "failed"
+    assert result.state == "refused"
     assert "height must be a whole number from 4 to 8192" in str(result.error)

@@ -15,7 +15,7 @@ SIGNATURES = (
             ),
         ),
         attributes=(
-            Attribute(name="length", type="int", default=0, minimum=0, maximum=1 << 20, doc="Tokens, special ones included; 0 is the tokenizer's own most."),
+            Attribute(name="length", type="int", default=0, minimum=0, maximum=1 << 20, is_fixed=True, doc="Tokens, special ones included; 0 is the tokenizer's own most."),
         ),
         doc="Tokenizes plain text to a fixed number of tokens: longer text is cut, shorter text padded.",
     ),
