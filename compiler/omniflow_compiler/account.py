@@ -214,7 +214,8 @@ class _Books:
                 note = self._shared(node, f"cache {cache.name}")
                 yield Share(kind="cache", name=cache.name, bytes=cache.max_bytes, note=note)
         if node.state_bytes:
-            yield Share(kind="state", name=node.id, bytes=node.state_bytes, note="keys and values of its own")
+            note = "of all its items in work" if node.each else "keys and values of its own"
+            yield Share(kind="state", name=node.id, bytes=node.state_bytes, note=note)
         for buffer in self.buffers.get(node.id, ()):
             last = self.schedule.nodes[buffer.last_use].id
             note = f"from {node.id} to {last}" if last != node.id else "to the end"

@@ -171,7 +171,7 @@ class Node:
     `lengths` gives the names that an expression in the attributes reads (`think.tokens`) the ports (`node.port`) whose
     elements they count: the value is final once that node has ended, and never above what its own bound allows.
     `starts_at` and `ends_at` are predicted seconds after the request's start, were every node to run as soon as it can;
-    `state_bytes` is what a loop without a cache keeps for itself.
+    `state_bytes` is what its items in work keep: keys and values without a cache, and what waits for earlier items.
     """
 
     id: str

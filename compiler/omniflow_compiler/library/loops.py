@@ -22,6 +22,7 @@ LOOPS = {
         LoopSignature(
             kind="ar_decode",
             units=("ar_prefill", "ar_token"),
+            lanes=64,
             attributes=(
                 Attribute(name="max_tokens", type="expression", required=True, doc="Most tokens; a number or an expression over the lengths of upstream loops, e.g. `12 * think.tokens + 64`."),
                 Attribute(name="min_tokens", type="int", default=0, minimum=0, doc="Stop ids are not chosen before."),
@@ -38,6 +39,7 @@ LOOPS = {
         LoopSignature(
             kind="diffusion_denoise",
             units=("diffusion_step",),
+            lanes=4,
             attributes=(
                 Attribute(name="steps", type="int", required=True, minimum=1, maximum=10_000, doc="Denoise steps."),
                 Attribute(name="solver", type="text", default="euler", choices=("euler", "heun", "midpoint", "rk4", "unipc"), doc="How the flow is integrated."),
@@ -58,12 +60,14 @@ LOOPS = {
         LoopSignature(
             kind="audio_decode",
             units=("audio_chunk",),
+            lanes=1,
             attributes=(),
             doc="Turns frames into samples, chunk by chunk.",
         ),
         LoopSignature(
             kind="vae_tile",
             units=("vae_tile",),
+            lanes=4,
             attributes=(
                 Attribute(name="tile", type="int", default=0, minimum=0, doc="Side of a tile in latent elements; 0 decodes the whole at once."),
                 Attribute(name="overlap", type="int", default=0, minimum=0, doc="Latent elements that neighbouring tiles share and blend."),
@@ -73,6 +77,7 @@ LOOPS = {
         LoopSignature(
             kind="encode",
             units=("encoder_chunk",),
+            lanes=16,
             attributes=(),
             doc="One pass of an encoder.",
         ),

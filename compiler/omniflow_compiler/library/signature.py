@@ -86,15 +86,20 @@ class OpSignature:
     most: Mapping[str, str] = field(default_factory=dict)
     overlaps: bool = False  # its edges may cut pieces with context: it tells what is new in them
     seconds: float = 20e-6
+    lanes: int = 16  # items of a node with `each` that are in work at once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopSignature:
-    """A loop kind: the work units it issues and the attributes it reads."""
+    """A loop kind: the work units it issues and the attributes it reads.
+
+    lanes: how many items of a node with `each` the runtime has in work at once.
+    """
 
     kind: str
     units: tuple[str, ...]
     attributes: tuple[Attribute, ...]
+    lanes: int
     doc: str
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from omniflow_compiler.graph import Component, Edge, Node, ProgramGraph
 from omniflow_compiler.passes.buffers import live_buffers, share_places
+from omniflow_compiler.passes.lanes import lanes_of, waiting_bytes
 from omniflow_compiler.passes.lengths import DEFAULT_ITEMS, DEFAULT_LENGTH, Lengths
 from omniflow_compiler.passes.network import Needs, channel_needs, takes_items
 from omniflow_compiler.passes.order import edges_into
@@ -19,6 +20,7 @@ from omniflow_compiler.types import DTYPE_BYTES, Type
 DEFAULT_CAPACITY = 256
 EVERYTHING = 1 << 30  # capacity of a channel whose reader starts after its end and whose length has no bound
 MAX_HOLDERS = 12  # listed in a schedule
+PROMPTS = ("prompt", "prompt_embeds")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,14 +47,14 @@ def plan_memory(
     needs = channel_needs(graph, types)
     capacities = {edge.key: _capacity(edge, needs, graph, types, lengths) for edge in streams}
     held = {edge.key: _channel_bytes(edge, capacities[edge.key], graph, types, lengths) for edge in streams}
-    state = {name: size for name in order if (size := _state_bytes(graph.nodes[name], bounds))}
+    state = {name: size for name in order if (size := _state_bytes(graph.nodes[name], graph, types, lengths, bounds))}
     buffers = tuple(live_buffers(graph, types, order, lengths))
     device_of = {name: device for name in order if (device := _device(graph.nodes[name])) is not None}
     resident: dict[str, list[Holder]] = defaultdict(list)
     for device, holder in _residents(graph, order):
         resident[device].append(holder)
     for name, size in state.items():
-        resident[device_of[name]].append(Holder(name=name, kind="state", bytes=size))
+        resident[device_of.get(name, "cpu")].append(Holder(name=name, kind="state", bytes=size))
     for edge in streams:
         name = f"{edge.spec.source} ~> {edge.spec.target}"
         holder = Holder(name=name, kind="channel", bytes=held[edge.key])
@@ -96,15 +98,32 @@ def _residents(graph: ProgramGraph, order: Sequence[str]) -> Iterator[tuple[str,
             yield device, Holder(name=holder, kind=kind, bytes=size)
 
 
-def _state_bytes(node: Node, bounds: Mapping[str, int]) -> int:
-    """Keys and values of loops that lease from no cache, for as many tokens as they may decode."""
+def _state_bytes(node: Node, graph: ProgramGraph, types: Types, lengths: Lengths, bounds: Mapping[str, int]) -> int:
+    """What the items in work hold: keys and values of loops that lease from no cache, and what waits for its turn."""
+    return lanes_of(node, lengths) * _kv_bytes(node, types, lengths, bounds) + waiting_bytes(
+        node, graph, types, lengths
+    )
+
+
+def _kv_bytes(node: Node, types: Types, lengths: Lengths, bounds: Mapping[str, int]) -> int:
+    """Keys and values of one item, where no cache holds them: its prompt and as many tokens as it may decode."""
     total = 0
     for loop, component in zip(node.loop_specs, node.components, strict=False):
         if loop.cache is None and component.kv_bytes_per_token:
             inner = node.inner is not None and loop is node.inner.spec
-            tokens = node.inner.length if inner and node.inner else bounds.get(node.id, DEFAULT_LENGTH)
+            if inner and node.inner is not None:
+                tokens = node.inner.length
+            else:
+                tokens = bounds.get(node.id, DEFAULT_LENGTH) + _prompt_tokens(node, types, lengths)
             total += tokens * component.kv_bytes_per_token
     return total
+
+
+def _prompt_tokens(node: Node, types: Types, lengths: Lengths) -> int:
+    """How long a loop's prompt is, in tokens."""
+    prompts = [type for port in PROMPTS if (type := types.inputs.get((node.id, port))) is not None]
+    items = [type.item() if type.is_items else type for type in prompts]
+    return max((math.ceil(item.axes[0].size.evaluate(lengths.of)) for item in items if item.axes), default=1)
 
 
 def _arriving(edge: Edge, types: Types) -> Type | None:
@@ -135,7 +154,7 @@ def _most_items(type: Type | None, lengths: Lengths) -> int:
 
 
 def _channel_bytes(edge: Edge, capacity: int, graph: ProgramGraph, types: Types, lengths: Lengths) -> int:
-    """What a full channel holds, with the item that its reader is putting together."""
+    """What a full channel holds, with the items that its reader has taken or is putting together."""
     type = _arriving(edge, types)
     if type is None:
         return 0
@@ -143,7 +162,7 @@ def _channel_bytes(edge: Edge, capacity: int, graph: ProgramGraph, types: Types,
     if capacity == EVERYTHING:
         return lengths.bytes(type)
     if takes_items(edge, graph):
-        return (capacity + 1) * lengths.bytes(item)
+        return (capacity + lanes_of(graph.nodes[edge.target_node], lengths)) * lengths.bytes(item)
     if not item.axes:
         return capacity * (4 if type.base == "text" else lengths.bytes(item))
     row = Type(item.base, item.dtype, item.axes[1:])

@@ -30,8 +30,24 @@ def test_a_loop_without_a_cache_keeps_keys_and_values_of_its_own(tmp_path: Path)
     schedule = schedule_of(tmp_path)
     assert held(schedule, "cache") == {"kv": 4 << 20}
     assert held(schedule, "state") == {"second": schedule.node("second").state_bytes}
+    assert schedule.node("second").state_bytes == (8 + 12 * 8 + 64) * 64  # the prompt's tokens, and its own
     more = schedule_of(tmp_path, CARD.replace("+ 64", "+ 224"))
-    assert more.node("second").state_bytes == 2 * schedule.node("second").state_bytes
+    assert more.node("second").state_bytes == schedule.node("second").state_bytes + 160 * 64
+
+
+def test_items_in_work_at_once_count_as_often_as_there_are_lanes_or_items(tmp_path: Path) -> None:
+    card = CARD.replace("12 * think.tokens + 64", "12").replace("null.thinker", "null.talker")
+    program = (
+        "omniflow: 1\nkind: program\nid: p\ncard: c\ninputs: {words: 'tokens[N*, C] < 32'}\n"
+        "outputs: {sounds: speak.tokens}\nnodes:\n  speak: {loop: again, each: true}\n"
+        "edges:\n  - words ~> speak.source\n"
+    )
+    many = schedule_of(tmp_path / "many", card, program).node("speak")
+    few = program.replace("'tokens[N*, C] < 32'", "{type: 'tokens[N*, C] < 32', limits: {N: 3}}")
+    three = schedule_of(tmp_path / "few", card, few).node("speak")
+    item = (1 + 12) * 64  # where it starts, and what it decodes
+    assert many.state_bytes == 64 * item + 63 * 12 * 8
+    assert three.state_bytes == 3 * item + 2 * 12 * 8  # with the tokens of the two that wait for the first
 
 
 def test_the_peak_is_the_sum_of_its_holders() -> None:
@@ -86,8 +102,8 @@ def test_a_plan_over_budget_is_refused_with_a_table_of_the_largest_holders() -> 
     assert compilation.schedule is None
     (found,) = [found for found in compilation.report if found.code == "OF2401"]
     head, *rows = found.message.split("\n")
-    assert head == "cpu needs 805 MiB, its budget is 512 MiB (293 MiB too much)"
-    assert rows[0].split() == ["513", "MiB", "63.7", "%", "weights", "thinker"]
+    assert head == "cpu needs 818 MiB, its budget is 512 MiB (306 MiB too much)"
+    assert rows[0].split() == ["513", "MiB", "62.8", "%", "weights", "thinker"]
     assert rows[-1].split()[-1] == "others"
     assert len({row.index("%") for row in rows}) == 1  # columns stand in line
     assert [label.text for label in found.labels] == ["513 MiB of weights", "256 MiB of cache"]
