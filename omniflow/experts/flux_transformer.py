@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from omniflow.experts.hf_folder import DIFFUSERS, diffusers_module, dtype_of, fill, folder_of, read_config
 from omniflow.experts.hf_rows import by_shape, keep_rows_apart
 from omniflow.experts.lean import CheckpointError
+from omniflow.experts.packed import pack_linears
 from omniflow.experts.pixels import whole_pixels
 from omniflow.experts.scheduler_config import check_scheduler
 from omniflow.roles import Latents
@@ -132,7 +133,7 @@ def load_transformer(spec: Expert, _cache: Cache | None) -> FluxTransformer:
     module = fill(diffusers_module(folder, FluxTransformer2DModel, config), folder, DIFFUSERS, spec)
     device = torch.device(spec.device)
     return FluxTransformer(
-        keep_rows_apart(module.to(device), _sees_vectors, device),
+        keep_rows_apart(pack_linears(module.to(device)), _sees_vectors, device),
         channels=int(config.get("in_channels", 64)) // PATCH**2,
         scale=2 ** (len(blocks) - 1),
         embeds_guidance=bool(config.get("guidance_embeds", False)),

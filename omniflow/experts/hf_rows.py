@@ -1,7 +1,8 @@
 """Rows of different requests in one forward: grouped by shape, and kept from changing each other's last bits.
 
 A matrix product or convolution of another height may round differently. Where a layer sees one vector per request (time
-embeddings, modulation) its rows therefore run one after another on a CPU: little work, and the batch changes no bit.
+embeddings, modulation) and its products are not packed, its rows therefore run one after another on a CPU: little work,
+and the batch changes no bit.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
+
+from omniflow.experts.packed import is_packed
 
 R = TypeVar("R")
 A = TypeVar("A")
@@ -53,10 +56,11 @@ def _row(value: Any, i: int, height: int) -> Any:
 
 
 def keep_rows_apart(module: nn.Module, names: Callable[[str], bool], device: torch.device) -> nn.Module:
-    """On a CPU, runs the submodules with these names row by row; elsewhere the module stays as it is."""
+    """On a CPU, runs the submodules with these names row by row unless they are packed; elsewhere all stays as it is."""
     if device.type == "cpu":
-        for name in [name for name, _ in module.named_modules() if names(name)]:
-            module.set_submodule(name, RowByRow(module.get_submodule(name)))
+        for name, part in list(module.named_modules()):
+            if names(name) and not is_packed(part):
+                module.set_submodule(name, RowByRow(part))
     return module
 
 

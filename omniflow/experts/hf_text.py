@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from omniflow.experts.hf_folder import TRANSFORMERS, dtype_of, fill, folder_of, hollow, read_config
 from omniflow.experts.hf_rows import by_shape
 from omniflow.experts.lean import CheckpointError
+from omniflow.experts.packed import pack_linears
 from omniflow_compiler.schedule import Cache, Expert
 
 PIPELINES = ("FluxPipeline", "WanPipeline")
@@ -194,4 +195,4 @@ def _settings(config: Mapping[str, Any]) -> dict[str, Any]:
 def _placed(module: nn.Module, spec: Expert) -> nn.Module:
     """The module with its buffers where its weights are."""
     dtype_of(spec)
-    return module.to(torch.device(spec.device))
+    return pack_linears(module.to(torch.device(spec.device)))

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from omniflow.experts.hf_folder import DIFFUSERS, diffusers_module, dtype_of, fill, folder_of, read_config, read_json
 from omniflow.experts.hf_rows import by_shape, keep_rows_apart
 from omniflow.experts.lean import CheckpointError
+from omniflow.experts.packed import pack_linears
 from omniflow.experts.pixels import ClipSize
 from omniflow.experts.scheduler_config import check_scheduler
 from omniflow.roles import Latents
@@ -88,7 +89,7 @@ def load_transformer(spec: Expert, _cache: Cache | None) -> WanTransformer:
     module = fill(diffusers_module(folder, WanTransformer3DModel, config), folder, DIFFUSERS, spec)
     device = torch.device(spec.device)
     return WanTransformer(
-        keep_rows_apart(module.to(device), lambda name: name in ("patch_embedding", "condition_embedder"), device),
+        keep_rows_apart(pack_linears(module.to(device)), lambda name: name in ("patch_embedding", "condition_embedder"), device),
         channels=int(config.get("in_channels", 16)),
         size=ClipSize(
             scale=int(vae.get("scale_factor_spatial", 8)),

@@ -76,6 +76,22 @@ def test_recorded_tokens_replay_from_a_file(references: References, tmp_path: Pa
     assert result.outputs["latents"].shape == theirs.latents[0].shape
 
 
+def test_a_wide_transformer_equals_the_pipeline_alone_and_among_others(tmp_path: Path) -> None:
+    wide = {"num_attention_heads": 8, "attention_head_dim": 64, "axes_dims_rope": (16, 24, 24)}
+    reference = Reference(tmp_path, 4, sizes={"transformer": wide})
+    running = engine(reference, steps=2)
+    alone, _ = ours(running, {"prompt": PROMPTS[0], **SIZE}, seed=0)
+    ids = [running.submit({"prompt": prompt, **SIZE}, seed=i, rng="torch") for i, prompt in enumerate(PROMPTS)]
+    drain(running)
+    for i, (request, prompt) in enumerate(zip(ids, PROMPTS, strict=True)):
+        wanted, _ = run(reference.pipeline, prompt, seed=i, num_inference_steps=2)
+        result = running.result(request)
+        assert result is not None
+        assert most_different(result.outputs["image"], wanted) <= CLOSE
+        if i == 0:
+            assert torch.equal(result.outputs["image"], alone.outputs["image"])
+
+
 def test_guidance_against_a_negative_prompt_is_two_rows_of_one_batch(references: References) -> None:
     reference = references(2)
     wanted, _ = run(

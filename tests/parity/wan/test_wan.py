@@ -120,6 +120,22 @@ def test_strangers_at_other_times_and_sizes_change_nothing(references: Reference
     assert len({start for start, _ in together}) < len(together), "no batch held two requests at different steps"
 
 
+def test_a_wide_transformer_equals_the_pipeline_alone_and_among_others(tmp_path: Path) -> None:
+    wide = {"num_attention_heads": 8, "attention_head_dim": 64, "ffn_dim": 1024}
+    reference = Reference(tmp_path, 4, sizes={"transformer": wide})
+    running = engine(reference, steps=2, cfg=1.0)
+    alone, _ = ours(running, {"prompt": PROMPTS[0], **SIZE}, seed=0)
+    ids = [running.submit({"prompt": prompt, **SIZE}, seed=i, rng="torch") for i, prompt in enumerate(PROMPTS)]
+    drain(running)
+    for i, (request, prompt) in enumerate(zip(ids, PROMPTS, strict=True)):
+        wanted, _ = run(reference.pipeline, prompt, seed=i, num_inference_steps=2, guidance_scale=1.0)
+        result = running.result(request)
+        assert result is not None
+        assert most_different(result.outputs["video"], wanted) <= CLOSE
+        if i == 0:
+            assert torch.equal(result.outputs["video"], alone.outputs["video"])
+
+
 def test_tiles_of_frames_are_close_to_the_whole(references: References) -> None:
     reference = references(0)
     inputs = {"prompt": PROMPTS[0], "frames": 5, "height": 64, "width": 64}
