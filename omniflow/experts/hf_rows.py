@@ -56,7 +56,7 @@ def _row(value: Any, i: int, height: int) -> Any:
 
 
 def keep_rows_apart(module: nn.Module, names: Callable[[str], bool], device: torch.device) -> nn.Module:
-    """On a CPU, runs the submodules with these names row by row unless they are packed; elsewhere all stays as it is."""
+    """On a CPU, runs the submodules with these names row by row unless they are packed; elsewhere nothing changes."""
     if device.type == "cpu":
         for name, part in list(module.named_modules()):
             if names(name) and not is_packed(part):

@@ -1,4 +1,4 @@
-"""Linear layers of a module on weights as oneDNN lays them out: faster, and no row depends on how many others there are.
+"""Linear layers of a module on weights as oneDNN lays them out: faster, and no row depends on how many there are.
 
 An ordinary matrix product may round a row differently when there are more rows. oneDNN's product over prepared weights
 adds a row's terms up in one order at any height but one, so rows of many requests go through these layers as one.

@@ -74,6 +74,11 @@ class WanTransformer:
         return list(-velocity.float())
 
 
+def _sees_vectors(name: str) -> bool:
+    """Layers over one patch or one vector per request."""
+    return name in ("patch_embedding", "condition_embedder")
+
+
 def load_transformer(spec: Expert, _cache: Cache | None) -> WanTransformer:
     """From `transformer/`; `vae/` tells how many pixels and frames a latent element is."""
     from diffusers import WanTransformer3DModel
@@ -89,7 +94,7 @@ def load_transformer(spec: Expert, _cache: Cache | None) -> WanTransformer:
     module = fill(diffusers_module(folder, WanTransformer3DModel, config), folder, DIFFUSERS, spec)
     device = torch.device(spec.device)
     return WanTransformer(
-        keep_rows_apart(pack_linears(module.to(device)), lambda name: name in ("patch_embedding", "condition_embedder"), device),
+        keep_rows_apart(pack_linears(module.to(device)), _sees_vectors, device),
         channels=int(config.get("in_channels", 16)),
         size=ClipSize(
             scale=int(vae.get("scale_factor_spatial", 8)),
