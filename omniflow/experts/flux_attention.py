@@ -18,7 +18,7 @@ class _Heads(NamedTuple):
 
 
 class FluxAttention:
-    """In place of diffusers' FluxAttnProcessor, with its arguments (diffusers: models/transformers/transformer_flux.py).
+    """In place of FluxAttnProcessor, with its arguments (diffusers: models/transformers/transformer_flux.py).
 
     Rotary angles are cosines and sines [S, D], each twice, side by side; text lies before picture.
     """
