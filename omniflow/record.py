@@ -78,9 +78,10 @@ def record_of(request: Request, schedule: Schedule) -> dict[str, Any]:
 
 
 def _tokens(run: NodeRun) -> int:
-    """Tokens of loops that write for the whole request; those of an `each` node are parts of words."""
+    """Tokens (or frames) of loops that write for the whole request; those of an `each` node are parts of words."""
     spec = run.bound.spec
-    return run.count.emitted.get("tokens", 0) if spec.name == "ar_decode" and not spec.each else 0
+    emitted = run.count.emitted
+    return emitted.get("tokens", emitted.get("codes", 0)) if spec.name == "ar_decode" and not spec.each else 0
 
 
 def _output(outlet: Outlet, submitted: float) -> dict[str, Any]:

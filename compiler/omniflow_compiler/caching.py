@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from omniflow_compiler import codes
 from omniflow_compiler.checkpoint import read_part
+from omniflow_compiler.codebooks import lag_of, sequences_of
 from omniflow_compiler.diagnostics import Label, Report
 from omniflow_compiler.graph import Component
 from omniflow_compiler.quantities import show_bytes
@@ -58,9 +59,8 @@ def _check_room(
     Codebooks that are behind need as many tokens more, and guidance a second sequence.
     """
     size, written = component.kv_bytes_per_token, loop.attributes.get("max_tokens")
-    most, delays = attributes.get("max_tokens"), attributes.get("delays")
-    lag = max(delays) if isinstance(delays, tuple) and delays else 0
-    size *= 1 if attributes.get("cfg", 1.0) == 1.0 else 2
+    most, lag = attributes.get("max_tokens"), lag_of(attributes)
+    size *= sequences_of(attributes)
     if cache.block_tokens < 1 or written is None or not isinstance(most, int):
         return  # reported where they are read, or known only when other loops have ended
     if not size or not _is_certain(component):

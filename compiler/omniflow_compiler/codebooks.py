@@ -1,4 +1,4 @@
-"""Checks loops over experts that choose a code of every codebook a step: all have delays, others none."""
+"""Loops over experts that choose a code of every codebook a step, and guided loops: what they need, what is wrong."""
 
 from __future__ import annotations
 
@@ -10,6 +10,17 @@ from omniflow_compiler.graph import Component
 from omniflow_compiler.spec import LoopSpec
 
 OF_SINGLE_IDS = ("stop", "stop_frame", "min_tokens", "repetition_penalty")
+
+
+def lag_of(attributes: Mapping[str, object]) -> int:
+    """Steps that a loop makes behind the first code of its last frame."""
+    delays = attributes.get("delays")
+    return max(delays) if isinstance(delays, tuple) and delays else 0
+
+
+def sequences_of(attributes: Mapping[str, object]) -> int:
+    """Sequences that a loop decodes for a request: guidance needs one more."""
+    return 1 if attributes.get("cfg", 1.0) == 1.0 else 2
 
 
 def check_delays(loop: LoopSpec, component: Component, attributes: Mapping[str, object], report: Report) -> None:

@@ -48,7 +48,8 @@ def describe(run: NodeRun) -> str:
     count, spec = run.count, run.bound.spec
     parts = []
     if spec.name == "ar_decode":
-        parts.append(f"{count.emitted.get('tokens', 0)} tokens")
+        frames = None if "tokens" in count.emitted else count.emitted.get("codes")
+        parts.append(f"{count.emitted.get('tokens', 0)} tokens" if frames is None else f"{frames} frames")
     else:
         parts.append(f"{count.num_units} {'chunks' if spec.name == 'audio_decode' else 'units'}")
     if spec.each:

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from omniflow.experts.lean import Checkpoint, LeanSequence
 from omniflow.experts.lean.attention import attend
 from omniflow.experts.lean.batch import Span, lay_out, slots_of
+from omniflow.experts.lean.linear import prepare
 from omniflow.experts.musicgen_config import DECODER, PROJECTION, read_section
 from omniflow.experts.qwen2_5_omni_tensors import expect, fill, number
 from omniflow.kv import KvArena
@@ -80,41 +81,16 @@ class Attention(nn.Module):
 
 
 class Layer(nn.Module):
-    """Attention to the columns, attention to the text and a feed-forward part, each behind a norm."""
+    """Weights of a layer, as the checkpoint names them."""
 
     def __init__(self, config: DecoderConfig) -> None:
         super().__init__()
         width = config.width
-        self.head_dim = width // config.heads
         self.self_attn, self.encoder_attn = Attention(width), Attention(width)
         self.self_attn_layer_norm, self.encoder_attn_layer_norm = nn.LayerNorm(width), nn.LayerNorm(width)
         self.final_layer_norm = nn.LayerNorm(width)
         self.fc1 = nn.Linear(width, config.hidden, bias=False)
         self.fc2 = nn.Linear(config.hidden, width, bias=False)
-
-    def heads(self, x: Tensor) -> Tensor:
-        """[T, heads, head_dim] of [T, width]."""
-        return x.view(len(x), -1, self.head_dim)
-
-    def forward(self, x: Tensor, step: Step, keys: Tensor, values: Tensor) -> Tensor:
-        """x: [T, width]; keys, values: this layer's of the arena."""
-        own, y = self.self_attn, self.self_attn_layer_norm(x)
-        keys.index_copy_(0, step.slots, self.heads(own.k_proj(y)))
-        values.index_copy_(0, step.slots, self.heads(own.v_proj(y)))
-        x = x + own.out_proj(attend(self.heads(own.q_proj(y)), keys, values, step.spans))
-        if step.reads:
-            x = self._listen(x, step, keys, values)
-        out: Tensor = x + self.fc2(F.gelu(self.fc1(self.final_layer_norm(x))))
-        return out
-
-    def _listen(self, x: Tensor, step: Step, keys: Tensor, values: Tensor) -> Tensor:
-        """Adds what rows with a text hear of it; what rows without one hear is zero."""
-        own = self.encoder_attn
-        mine = x if step.readers is None else x[step.readers]
-        heard = own.out_proj(
-            attend(self.heads(own.q_proj(self.encoder_attn_layer_norm(mine))), keys, values, step.reads)
-        )
-        return x + heard if step.readers is None else x.index_add(0, step.readers, heard)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +104,44 @@ class Step:
     spans: tuple[Span, ...]
     reads: tuple[Span, ...]
     readers: Tensor | None
+
+
+class FusedLayer:
+    """Attention to the columns, attention to the text and a feed-forward part, each behind a norm."""
+
+    def __init__(self, weights: Layer, heads: int) -> None:
+        own, text = weights.self_attn, weights.encoder_attn
+        self.heads = heads
+        self.norms = weights.self_attn_layer_norm, weights.encoder_attn_layer_norm, weights.final_layer_norm
+        self.qkv = prepare(torch.cat([own.q_proj.weight, own.k_proj.weight, own.v_proj.weight]), None)
+        self.out = prepare(own.out_proj.weight, None)
+        self.query = prepare(text.q_proj.weight, None)
+        self.memory = prepare(torch.cat([text.k_proj.weight, text.v_proj.weight]), None)
+        self.heard = prepare(text.out_proj.weight, None)
+        self.inner, self.outer = prepare(weights.fc1.weight, None), prepare(weights.fc2.weight, None)
+
+    def __call__(self, x: Tensor, step: Step, keys: Tensor, values: Tensor) -> Tensor:
+        """x: [T, width]; keys, values: this layer's of the arena."""
+        query, key, value = self.qkv(self.norms[0](x)).view(len(x), 3, self.heads, -1).unbind(1)
+        keys.index_copy_(0, step.slots, key)
+        values.index_copy_(0, step.slots, value)
+        x = x + self.out(attend(query, keys, values, step.spans))
+        if step.reads:
+            x = self._listen(x, step, keys, values)
+        return x + self.outer(F.gelu(self.inner(self.norms[2](x))))
+
+    def _listen(self, x: Tensor, step: Step, keys: Tensor, values: Tensor) -> Tensor:
+        """Adds what rows with a text hear of it; what rows without one hear is zero."""
+        mine = x if step.readers is None else x[step.readers]
+        query = self.query(self.norms[1](mine)).view(len(mine), self.heads, -1)
+        heard = self.heard(attend(query, keys, values, step.reads))
+        return x + heard if step.readers is None else x.index_add(0, step.readers, heard)
+
+    def read(self, text: Tensor, slots: Tensor, keys: Tensor, values: Tensor) -> None:
+        """Puts the keys and values of texts [P, width] where their rows look for them."""
+        key, value = self.memory(text).view(len(text), 2, self.heads, -1).unbind(1)
+        keys.index_copy_(0, slots, key)
+        values.index_copy_(0, slots, value)
 
 
 class Stack(nn.Module):
@@ -157,12 +171,13 @@ class MusicDecoder:
         self, config: DecoderConfig, *, stack: Stack, heads: Heads, projection: nn.Linear | None, arena: KvArena
     ) -> None:
         self.config = config
-        self.stack, self.projection, self.arena = stack, projection, arena
+        self.projection, self.arena, self.norm = projection, arena, stack.layer_norm
         tables: list[Any] = list(stack.embed_tokens)
         outputs: list[Any] = list(heads.lm_heads)
+        layers: list[Any] = list(stack.layers)
+        self.layers = [FusedLayer(layer, config.heads) for layer in layers]
         self.table = torch.cat([table.weight for table in tables])  # [codebooks * (codes + 1), width]
-        self.head = torch.cat([output.weight for output in outputs])  # [codebooks * codes, width]
-        del stack.embed_tokens
+        self.head = prepare(torch.cat([output.weight for output in outputs]), None)  # codebook by codebook
         device, half = self.table.device, config.width // 2
         self.offsets = torch.arange(config.codebooks, device=device) * (config.codes + 1)
         self.rates = torch.exp(torch.arange(half).float() * -(math.log(10000) / (half - 1))).to(device)
@@ -208,7 +223,7 @@ class MusicDecoder:
         spans = lay_out(rows)
         x = self._embed(rows, sequences, spans)
         step = self._lay_out(sequences, spans)
-        for index, layer in enumerate(self.stack.layers):
+        for index, layer in enumerate(self.layers):
             x = layer(x, step, self.arena.keys[index], self.arena.values[index])
         for sequence, span in zip(sequences, spans, strict=True):
             sequence.num_cached += span.num_new
@@ -220,8 +235,7 @@ class MusicDecoder:
         """float32 [W, codebooks, codes] of the last row of each span."""
         last = [span.row + span.num_new - 1 for span in spans]
         x = x if len(last) == len(x) else x[torch.tensor(last, device=x.device)]
-        logits = F.linear(self.stack.layer_norm(x), self.head).float()
-        return logits.view(len(x), self.config.codebooks, -1)
+        return self.head(self.norm(x)).float().view(len(x), self.config.codebooks, -1)
 
     def _embed(self, rows: Sequence[TokenRows], sequences: Sequence[MusicSequence], spans: Sequence[Span]) -> Tensor:
         """[T, width]: the sum of a column's codes and its place."""
@@ -264,11 +278,8 @@ class MusicDecoder:
             x = self.projection(x)
         spans = [Span(row=0, num_new=sequence.num_text, past=0, start=sequence.extent.start) for sequence in sequences]
         slots = slots_of(spans).to(x.device)
-        for index, layer in enumerate(self.stack.layers):
-            assert isinstance(layer, Layer)
-            own = layer.encoder_attn
-            self.arena.keys[index].index_copy_(0, slots, layer.heads(own.k_proj(x)))
-            self.arena.values[index].index_copy_(0, slots, layer.heads(own.v_proj(x)))
+        for index, layer in enumerate(self.layers):
+            layer.read(x, slots, self.arena.keys[index], self.arena.values[index])
         for sequence in sequences:
             sequence.num_cached = sequence.num_text
 

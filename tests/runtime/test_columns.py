@@ -160,6 +160,11 @@ def test_guidance_of_an_expert_that_knows_no_other_branch_is_refused() -> None:
         speech.submit({"prompt": "Air"}, params={"think.cfg": 2.0})
 
 
+def test_the_record_counts_frames() -> None:
+    record = engine().run({"prompt": PROMPTS[0]}).record
+    assert record["tokens"] == record["nodes"]["compose"]["emitted"]["codes"] == 40
+
+
 def test_the_first_sound_comes_before_the_last_frame() -> None:
     running = engine(trace=True)
     running.run({"prompt": PROMPTS[0]})

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from omniflow_compiler.codebooks import lag_of, sequences_of
 from omniflow_compiler.graph import Component, Edge, Node, ProgramGraph
 from omniflow_compiler.passes.buffers import live_buffers, share_places
 from omniflow_compiler.passes.lanes import lanes_of, waiting_bytes
@@ -114,7 +115,8 @@ def _kv_bytes(node: Node, types: Types, lengths: Lengths, bounds: Mapping[str, i
             if inner and node.inner is not None:
                 tokens = node.inner.length
             else:
-                tokens = bounds.get(node.id, DEFAULT_LENGTH) + _prompt_tokens(node, types, lengths)
+                own = bounds.get(node.id, DEFAULT_LENGTH) + lag_of(node.attributes)
+                tokens = sequences_of(node.attributes) * (own + _prompt_tokens(node, types, lengths))
             total += tokens * component.kv_bytes_per_token
     return total
 

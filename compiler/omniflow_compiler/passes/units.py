@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from omniflow_compiler.codebooks import lag_of
 from omniflow_compiler.graph import Component, Edge, Node, ProgramGraph
 from omniflow_compiler.library.signature import LoopSignature
 from omniflow_compiler.passes.lengths import DEFAULT_LENGTH, Lengths
@@ -53,9 +54,7 @@ def _templates(
 def _count(kind: str, node: Node, graph: ProgramGraph, lengths: Lengths, bounds: Mapping[str, int]) -> int:
     """Units of that kind for one item."""
     if kind == "ar_token":
-        delays = node.attributes.get("delays")
-        lag = max(delays) if isinstance(delays, tuple) and delays else 0
-        return bounds.get(node.id, DEFAULT_LENGTH) + lag
+        return bounds.get(node.id, DEFAULT_LENGTH) + lag_of(node.attributes)
     if kind == "diffusion_step":
         steps = node.attributes.get("steps")
         return steps if isinstance(steps, int) else 1

@@ -81,6 +81,16 @@ def test_delays_that_do_not_fit_are_found(tmp_path: Path, old: str, new: str, me
     assert line_of(compilation, fault) == line
 
 
+@pytest.mark.parametrize(("cfg", "sequences"), [("3.0", 2), ("1.0", 1)])
+def test_what_leases_from_no_cache_is_planned_with_its_columns_and_its_branch(
+    tmp_path: Path, cfg: str, sequences: int
+) -> None:
+    schedule = compiled(tmp_path, (", cache: kv", ""), ("cfg: 3.0", f"cfg: {cfg}")).schedule
+    assert schedule is not None
+    held = {holder.name: holder.bytes for holder in schedule.memory[0].holders if holder.kind == "state"}
+    assert held["compose"] == sequences * 13 * 64
+
+
 def test_guidance_of_a_model_that_knows_no_other_branch_is_found(tmp_path: Path) -> None:
     compilation = compiled(tmp_path, ("binds: thinker,", "binds: thinker, cfg: 2.0,"))
     (fault,) = faults(compilation)

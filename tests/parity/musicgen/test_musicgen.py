@@ -20,10 +20,10 @@ from omniflow.errors import BindError
 from omniflow.experts.lean import CheckpointError
 from omniflow.experts.musicgen_decoder import load_decoder
 from omniflow.experts.musicgen_encodec import Encodec, load_encodec
-from omniflow.roles import DecoderRows
+from omniflow.roles import DecoderRows, TokenRows
 from tests.parity.musicgen import reference
 from tests.parity.musicgen.conftest import Reference
-from tests.parity.musicgen.reference import CODEBOOKS, CODES, HOP, Case
+from tests.parity.musicgen.reference import CODEBOOKS, CODES, FILLER, HOP, Case
 
 pytestmark = pytest.mark.hf
 SPECS = Path(__file__).parents[3] / "specs" / "musicgen"
@@ -79,6 +79,21 @@ def test_all_cases_at_once_equal_each_alone_and_transformers(tiny: Reference, li
         torch.testing.assert_close(own["audio"], recording.waves[row], **CLOSE)
     assert running.live == 0
     running.bound.pools.check()
+
+
+def test_in_bfloat16_logits_are_nearly_those_of_float32(tiny: Reference) -> None:
+    found = []
+    for dtype in (torch.float32, torch.bfloat16):
+        decoder = load_decoder(tiny.folder, dtype=dtype, device=CPU, cache_bytes=1 << 20, block_tokens=16)
+        text = torch.randn(5, 24, generator=torch.Generator().manual_seed(2))
+        sequence = decoder.open({"text": text}, max_positions=4)
+        assert sequence is not None
+        ids = torch.tensor([[FILLER] * CODEBOOKS, [3, FILLER, FILLER, FILLER]])
+        (result,) = decoder.step([TokenRows(sequence=sequence, ids=ids)])
+        assert result.logits is not None
+        assert result.logits.dtype == torch.float32
+        found.append(result.logits)
+    assert 0 < (found[0] - found[1]).abs().max() < 0.05 * found[0].abs().max()
 
 
 def test_guidance_changes_the_codes(tiny: Reference) -> None:
