@@ -41,15 +41,16 @@ class DecoderConfig:
     layers: int
     heads: int
     filler: int
-    scale: float
     text: int
 
     @staticmethod
     def parse(section: Mapping[str, Json], text_width: int) -> DecoderConfig:
         """Errors: CheckpointError naming the field."""
-        for name, known in (("activation_function", "gelu"), ("audio_channels", 1)):
+        for name, known in (
+            ("activation_function", "gelu"), ("audio_channels", 1), ("scale_embedding", False),
+            ("cross_attention_hidden_size", None),
+        ):  # fmt: skip
             expect(section, name, known)
-        expect(section, "cross_attention_hidden_size", None)
         width = number(section, "hidden_size")
         return DecoderConfig(
             codes=number(section, "vocab_size"),
@@ -59,7 +60,6 @@ class DecoderConfig:
             layers=number(section, "num_hidden_layers"),
             heads=number(section, "num_attention_heads"),
             filler=number(section, "pad_token_id"),
-            scale=math.sqrt(width) if section.get("scale_embedding") else 1.0,
             text=0 if text_width == width else text_width,
         )
 
@@ -174,8 +174,9 @@ class MusicDecoder:
         self.projection, self.arena, self.norm = projection, arena, stack.layer_norm
         tables: list[Any] = list(stack.embed_tokens)
         outputs: list[Any] = list(heads.lm_heads)
-        layers: list[Any] = list(stack.layers)
-        self.layers = [FusedLayer(layer, config.heads) for layer in layers]
+        layers: list[Any] = list(stack.layers)[::-1]
+        del stack.layers
+        self.layers = [FusedLayer(layers.pop(), config.heads) for _ in range(config.layers)]  # one in memory twice
         self.table = torch.cat([table.weight for table in tables])  # [codebooks * (codes + 1), width]
         self.head = prepare(torch.cat([output.weight for output in outputs]), None)  # codebook by codebook
         device, half = self.table.device, config.width // 2
@@ -240,7 +241,7 @@ class MusicDecoder:
     def _embed(self, rows: Sequence[TokenRows], sequences: Sequence[MusicSequence], spans: Sequence[Span]) -> Tensor:
         """[T, width]: the sum of a column's codes and its place."""
         ids = torch.cat([row.ids for row in rows if row.ids is not None]).to(self.table.device)
-        codes = F.embedding(ids + self.offsets, self.table).sum(1) * self.config.scale
+        codes = F.embedding(ids + self.offsets, self.table).sum(1)
         firsts = [span.past - sequence.num_text for span, sequence in zip(spans, sequences, strict=True)]
         places = torch.tensor([f + i for f, span in zip(firsts, spans, strict=True) for i in range(span.num_new)])
         angles = places.to(codes.device).float()[:, None] * self.rates

@@ -96,6 +96,17 @@ def test_in_bfloat16_logits_are_nearly_those_of_float32(tiny: Reference) -> None
     assert 0 < (found[0] - found[1]).abs().max() < 0.05 * found[0].abs().max()
 
 
+def test_a_text_as_wide_as_the_decoder_needs_no_projection(tmp_path: Path) -> None:
+    torch.set_num_threads(1)
+    model = reference.build(tmp_path, 5, sizes={"text": {"d_model": 32, "d_kv": 16}})
+    case = reference.cases()["guided"]
+    recording = reference.record(model, case, seed=0)
+    own = outputs_of(engine(tmp_path).run(inputs(case), params=params(case)))
+    assert "enc_to_dec_proj.weight" not in load_file(tmp_path / "model.safetensors")
+    assert own["codes"].tolist() == recording.codes[0]
+    torch.testing.assert_close(own["audio"], recording.waves[0], **CLOSE)
+
+
 def test_guidance_changes_the_codes(tiny: Reference) -> None:
     case = reference.cases()["guided"]
     assert tiny.run(case).codes != tiny.run(replace(case, cfg=1.0)).codes
