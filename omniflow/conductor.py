@@ -116,7 +116,7 @@ class Conductor:
 
     def _fail(self, run: NodeRun, error: Exception) -> None:
         """A node cannot go on; where its values are what was asked for and are at fault, the request is refused."""
-        is_refused = isinstance(error, ValueError) and run.bound.is_early
+        is_refused = isinstance(error, ValueError) and (run.bound.is_early or run.bound.loop.is_asked)
         self.endings.fail(run, describe(error), State.REFUSED if is_refused else State.FAILED)
 
     def _close(self, lane: Lane, reason: str) -> None:

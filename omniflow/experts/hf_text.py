@@ -71,7 +71,8 @@ class ClipText:
 
     @torch.inference_mode()
     def encode(self, rows: Sequence[Row]) -> list[Row]:
-        """One forward per length of text."""
+        """One forward per length of text. Errors: ValueError for a text of no tokens."""
+        _check_read(rows)
         return by_shape(rows, lambda row: len(row["tokens"]), self._run)
 
     def _run(self, rows: list[Row]) -> list[Row]:
@@ -91,7 +92,8 @@ class T5Text:
 
     @torch.inference_mode()
     def encode(self, rows: Sequence[Row]) -> list[Row]:
-        """One forward per length of text."""
+        """One forward per length of text. Errors: ValueError for a text of no tokens."""
+        _check_read(rows)
         return by_shape(rows, lambda row: (len(row["tokens"]), "mask" in row), self._run)
 
     def _run(self, rows: list[Row]) -> list[Row]:
@@ -101,6 +103,11 @@ class T5Text:
         mask = torch.stack([row["mask"] for row in rows]).to(self._device)
         embeds = self._model(ids, mask).last_hidden_state
         return [{"embeds": row} for row in embeds * mask[..., None].to(embeds.dtype)]
+
+
+def _check_read(rows: Sequence[Row]) -> None:
+    if not all(len(row["tokens"]) for row in rows):
+        raise ValueError("a text of no tokens cannot be read; tokenizers write at least a mark of its end")
 
 
 def load_clip(spec: Expert, _cache: Cache | None) -> ClipText:

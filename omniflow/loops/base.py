@@ -194,7 +194,8 @@ class Loop(ABC, Generic[S]):
 
     streams: ports taken piece by piece; items: ports taken item by item; all others are finished values. variadic:
     ports that several edges may enter; optional: ports that may be left out when what feeds them is switched off.
-    lanes: how many items of an `each` node are in work at once. `execute` may be called on any loop of the same kind
+    lanes: how many items of an `each` node are in work at once. is_asked: values that it cannot start with (sizes) are
+    what was asked for, whatever computed the others. `execute` may be called on any loop of the same kind
     with units of several nodes: all it needs is in the units.
     """
 
@@ -203,6 +204,7 @@ class Loop(ABC, Generic[S]):
     variadic: frozenset[str] = frozenset()
     optional: frozenset[str] = frozenset()
     lanes: ClassVar[int] = 1
+    is_asked: ClassVar[bool] = False
 
     def check(self, params: Mapping[str, Any]) -> None:
         """Before a request is taken: whether it could run with these attributes, its own among them.

@@ -73,6 +73,7 @@ class DiffusionDenoise(Loop[Denoising]):
     """
 
     lanes: ClassVar[int] = 4
+    is_asked: ClassVar[bool] = True
 
     def __init__(self, node: Node, expert: Denoiser) -> None:
         self.expert = expert

@@ -43,7 +43,7 @@ def test_every_built_in_expert_can_be_loaded() -> None:
 def test_a_loop_has_nothing_but_what_the_protocol_names() -> None:
     names = {name for name in vars(Loop) if not name.startswith("_")}
     assert names == {
-        "streams", "items", "variadic", "optional", "lanes", "check", "init", "next", "execute", "advance",
+        "streams", "items", "variadic", "optional", "lanes", "is_asked", "check", "init", "next", "execute", "advance",
         "finalize", "behaviour", "release", "remember", "set_aside", "takes_room",
     }  # fmt: skip
     assert not [field for field in fields(bind.Bound) if field.name.startswith("_")]

@@ -138,6 +138,17 @@ def test_the_cache_is_handed_on_by_reference_and_given_back(references: Referenc
     assert mixture.arena.usage() == mixture.arena.recount()
 
 
+@pytest.mark.parametrize(("name", "size"), [("height", 33), ("width", 1e9), ("frames", -0.5), ("fps", 10_000)])
+def test_a_size_that_is_none_is_refused_although_a_loop_has_run_before_it(
+    references: References, name: str, size: float
+) -> None:
+    running = engine(references(0), "video", steps=2, cfg=3.0)
+    result = running.run({"prompt": TEXTS[0], "negative": NEGATIVE, **SIZE, name: size}, params=PLAIN)
+    assert result.state == "refused"
+    assert f"{name} " in str(result.error)
+    assert running.live == 0
+
+
 @pytest.mark.parametrize("steps_before", range(12))
 def test_a_request_that_is_cancelled_anywhere_leaves_nothing(references: References, steps_before: int) -> None:
     running = engine(references(0), "video", steps=4, cfg=3.0)

@@ -127,6 +127,15 @@ def test_checkpoints_without_guidance_have_their_own_program(references: Referen
     assert "no embedding of guidance" in str(refused.error)
 
 
+@pytest.mark.parametrize("empty", ["clip_tokens", "t5_tokens"])
+def test_a_text_of_no_tokens_is_refused(references: References, empty: str) -> None:
+    tokens: dict[str, list[int]] = {"clip_tokens": [3, 2], "t5_tokens": [3, 1]}
+    running = omniflow.load(program(references(0).folder, "flux/tensors", steps=1))
+    result = running.run({**tokens, empty: [], **SIZE})
+    assert result.state == "refused"
+    assert "a text of no tokens cannot be read" in str(result.error)
+
+
 def test_strangers_at_other_times_and_sizes_change_nothing(references: References) -> None:
     reference = references(4)
     cases = [

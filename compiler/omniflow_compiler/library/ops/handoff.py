@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from omniflow_compiler.library.signature import Attribute, OpSignature, Port, Ports
 
-_MARKED = Attribute(name="ids", type="ids", required=True, doc="Tokens whose places are meant.")
+_MARKED = Attribute(name="ids", type="ids", required=True, is_fixed=True, doc="Tokens whose places are meant.")
 _ROWS = Port(name="rows", type="?a[T, ...]")
 _FEW = Port(name="values", type="?a[K, ...]")
 _TOKENS = Port(name="tokens", type="tokens[T]")

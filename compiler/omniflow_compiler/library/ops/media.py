@@ -48,7 +48,9 @@ SIGNATURES = (
             ),
             outputs=(Port(name="tokens", type="tokens[P2]"),),
         ),
-        attributes=(Attribute(name="ids", type="ids", required=True, doc="Tokens whose places are meant."),),
+        attributes=(
+            Attribute(name="ids", type="ids", required=True, is_fixed=True, doc="Tokens whose places are meant."),
+        ),
         doc="Repeats certain tokens, each as often as its item has rows.",
     ),
 )

@@ -9,15 +9,15 @@ def _ports(inputs: tuple[Port, ...], outputs: tuple[Port, ...]) -> Ports:
     return Ports(inputs=inputs, outputs=outputs)
 
 
-_MARKED = Attribute(name="ids", type="ids", required=True, doc="Tokens whose places are meant.")
+_MARKED = Attribute(name="ids", type="ids", required=True, is_fixed=True, doc="Tokens whose places are meant.")
 
 SIGNATURES = (
     OpSignature(
         name="by_role",
         ports=_ports((Port(name="tokens", type="tokens[P]"),), (Port(name="places", type="i64[K]"),)),
         attributes=(
-            Attribute(name="opens", type="int", required=True, minimum=0, doc="The token that opens a turn; the one behind it is the role."),
-            Attribute(name="role", type="int", required=True, minimum=0, doc="The token of the role."),
+            Attribute(name="opens", type="int", required=True, minimum=0, is_fixed=True, doc="The token that opens a turn; the one behind it is the role."),
+            Attribute(name="role", type="int", required=True, minimum=0, is_fixed=True, doc="The token of the role."),
             Attribute(name="which", type="text", default="all", choices=("all", "first", "last"), doc="Turns of that role to take."),
         ),
         doc="Places of the tokens of a role's turns in a chat.",
