@@ -22,6 +22,7 @@ from omniflow.loops.diffusion_denoise import DiffusionDenoise
 from omniflow.loops.encode import Encode
 from omniflow.loops.inner import NestedDecode
 from omniflow.loops.op import RunOp
+from omniflow.loops.score import Score
 from omniflow.loops.vae_tile import VaeTile
 from omniflow.node import BoundNode, starred_ports
 from omniflow.ops.table import OPS
@@ -98,6 +99,7 @@ BUILT_IN: Mapping[str, str] = {
 
 NEEDS: Mapping[str, tuple[str, ...]] = {  # what a loop kind calls of its expert (omniflow.roles)
     "ar_decode": ("vocab_size", "start_ids", "open", "step", "close"),
+    "score": ("vocab_size", "open", "step", "close"),
     "encode": ("encode",),
     "audio_decode": ("open", "decode"),
     "diffusion_denoise": ("initial", "velocity"),
@@ -374,6 +376,9 @@ def _make_loop(
         if node.inner is None:
             return outer
         return NestedDecode(node.inner, outer, _decode(node, node.inner.expert, experts[node.inner.expert], stores, {}))
+    if node.name == "score":
+        assert node.expert is not None
+        return Score(expert, pool=stores.pools[node.expert])
     if node.name == "encode":
         return Encode(node, expert, shelf=stores.shelf(node), vocabulary=sizes.get("vocabulary"))
     if node.name in LOOPS:

@@ -36,6 +36,7 @@ class TokenRows:
     embeds: Tensor | None = None
     positions: Tensor | None = None
     wants_logits: bool = True  # logits of the last of the n positions
+    wants_every: bool = False  # logits of all n positions, of experts bound by `score`
     wants_hidden: bool = False  # final hidden states of all n positions
     wants_embeds: bool = False  # input embeddings of all n positions
 
@@ -46,7 +47,7 @@ class StepResult:
     taps: named hidden states [n, D].
 
     best: the id of the largest logit, the first of equal ones, where the expert knows it without looking again; -1
-    when a logit is not finite.
+    when a logit is not finite. every: float32 [n, V], the logits of all positions.
     """
 
     logits: Tensor | None
@@ -54,6 +55,7 @@ class StepResult:
     embeds: Tensor | None = None
     taps: Mapping[str, Tensor] | None = None
     best: int | None = None
+    every: Tensor | None = None
 
 
 class Autoregressor(Protocol):

@@ -72,9 +72,9 @@ def make_stores(schedule: Schedule, experts: Mapping[str, Any]) -> Stores:
 
 
 def _leases(schedule: Schedule) -> Iterator[tuple[str, str]]:
-    """The experts that decode, with the name of a cache, empty when they have none."""
+    """The experts that decode or score, with the name of a cache, empty when they have none."""
     for node in schedule.nodes:
-        if node.name == "ar_decode" and node.expert is not None:
+        if node.name in ("ar_decode", "score") and node.expert is not None:
             yield node.expert, node.cache or ""
         if node.inner is not None:
             yield node.inner.expert, node.inner.cache or ""

@@ -13,7 +13,7 @@ from omniflow_compiler.graph import Component
 from omniflow_compiler.quantities import show_bytes
 from omniflow_compiler.spec import CacheSpec, CardSpec, LoopSpec
 
-KINDS = {"ar_decode": "paged_kv", "encode": "features"}  # the kind of cache by kind of loop
+KINDS = {"ar_decode": "paged_kv", "score": "paged_kv", "encode": "features"}  # the kind of cache by kind of loop
 WHAT = {"paged_kv": "keys and values", "features": "what an encoder gave"}
 PROMPT = 1  # tokens that every prompt has at least
 

@@ -121,6 +121,7 @@ class NullLanguage:
                     logits=logits[i] if row.wants_logits else None,
                     hidden=hidden[at] if row.wants_hidden else None,
                     embeds=embeds[i] if row.wants_embeds else None,
+                    every=self.score(hidden[at], positions[at], lengths[owner[at]]) if row.wants_every else None,
                 )
             )
         return results

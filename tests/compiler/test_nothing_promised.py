@@ -7,6 +7,7 @@ import re
 from omniflow.bind import LOOPS, NEEDS
 from omniflow_compiler.library.library import BUILT_IN
 from omniflow_compiler.passes.capabilities import REACH
+from omniflow_compiler.types import parse_type
 from omniflow_compiler.validate import schema
 
 
@@ -21,6 +22,7 @@ def test_every_capability_that_may_be_declared_can_be_reached() -> None:
     assert {reach.loop for reach in REACH.values() if reach.loop} <= set(BUILT_IN.loops)
     experts = [ports for expert in BUILT_IN.every_expert().values() for ports in expert.serves.values()]
     outputs = [port for ports in (*experts, *(op.ports for op in BUILT_IN.ops.values())) for port in ports.outputs]
-    bases = {re.split(r"[\W]", port.type)[0] for port in outputs}
+    names = {re.split(r"\W", port.type)[0] for port in outputs} - {""}
+    bases = {parse_type(name).base for name in names}
     for capability, reach in REACH.items():
         assert bases & {*reach.output}, capability

@@ -10,6 +10,7 @@ from omniflow.loops.audio_decode import AudioDecode
 from omniflow.loops.diffusion_denoise import DiffusionDenoise
 from omniflow.loops.encode import Encode
 from omniflow.loops.op import RunOp
+from omniflow.loops.score import Score
 from omniflow.loops.vae_tile import VaeTile
 from omniflow.node import NodeRun
 from omniflow_compiler.library.loops import LOOPS
@@ -48,7 +49,7 @@ def test_items_that_are_decoded_at_once_are_in_the_plan() -> None:
 def test_the_plan_knows_how_many_items_the_runtime_has_in_work() -> None:
     kinds = {
         "ar_decode": ARDecode, "audio_decode": AudioDecode, "diffusion_denoise": DiffusionDenoise, "encode": Encode,
-        "vae_tile": VaeTile,
+        "vae_tile": VaeTile, "score": Score,
     }  # fmt: skip
     assert {kind: signature.lanes for kind, signature in LOOPS.items()} == {k: v.lanes for k, v in kinds.items()}
     assert {signature.lanes for signature in OPS.values()} == {RunOp.lanes}

@@ -75,6 +75,13 @@ LOOPS = {
             doc="Turns latents into pixels, tile by tile.",
         ),
         LoopSignature(
+            kind="score",
+            units=("logprob_batch",),
+            lanes=16,
+            attributes=(),
+            doc="Log-probabilities of given tokens behind a prompt, many positions at a time and none of them decoded.",
+        ),
+        LoopSignature(
             kind="encode",
             units=("encoder_chunk",),
             lanes=16,

@@ -32,6 +32,7 @@ REACH: Mapping[str, Reach] = {
     "action_conditioning": Reach(output=("video", "latent", "image"), inputs=("record", "tensor")),
     "vae_encode": Reach(output=("latent",), inputs=("image", "video")),
     "vae_decode": Reach(output=("image", "video"), inputs=("latent",)),
+    "logprob_recompute": Reach(output=("tensor",), inputs=("text", "tokens", "json"), loop="score"),
     "policy_rollout": Reach(output=("text", "tokens", "codes", "image", "audio", "video", "latent"), loop=None),
 }
 

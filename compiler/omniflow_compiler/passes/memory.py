@@ -115,15 +115,22 @@ def _kv_bytes(node: Node, types: Types, lengths: Lengths, bounds: Mapping[str, i
             if inner and node.inner is not None:
                 tokens = node.inner.length
             else:
-                own = bounds.get(node.id, DEFAULT_LENGTH) + lag_of(node.attributes)
-                tokens = sequences_of(node.attributes) * (own + _prompt_tokens(node, types, lengths))
+                given = _given_tokens(node, PROMPTS, types, lengths)
+                tokens = sequences_of(node.attributes) * (given + _own_tokens(node, types, lengths, bounds))
             total += tokens * component.kv_bytes_per_token
     return total
 
 
-def _prompt_tokens(node: Node, types: Types, lengths: Lengths) -> int:
-    """How long a loop's prompt is, in tokens."""
-    prompts = [type for port in PROMPTS if (type := types.inputs.get((node.id, port))) is not None]
+def _own_tokens(node: Node, types: Types, lengths: Lengths, bounds: Mapping[str, int]) -> int:
+    """How many tokens a loop has behind its prompt: as many as it may decode, or those that it scores."""
+    if node.loop is not None and node.loop.kind == "score":
+        return _given_tokens(node, ("tokens",), types, lengths)
+    return bounds.get(node.id, DEFAULT_LENGTH) + lag_of(node.attributes)
+
+
+def _given_tokens(node: Node, ports: Sequence[str], types: Types, lengths: Lengths) -> int:
+    """How many tokens a loop is given at one of the ports; one, where it starts by itself."""
+    prompts = [type for port in ports if (type := types.inputs.get((node.id, port))) is not None]
     items = [type.item() if type.is_items else type for type in prompts]
     return max((math.ceil(item.axes[0].size.evaluate(lengths.of)) for item in items if item.axes), default=1)
 

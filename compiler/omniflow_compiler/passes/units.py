@@ -12,6 +12,7 @@ from omniflow_compiler.library.signature import LoopSignature
 from omniflow_compiler.passes.lengths import DEFAULT_LENGTH, Lengths
 from omniflow_compiler.schedule import UnitTemplate
 
+SCORED = 128  # positions in one unit of `score` at most
 DEFAULT_SECONDS = 1e-3  # of a unit whose expert has no cost model
 
 
@@ -55,6 +56,9 @@ def _count(kind: str, node: Node, graph: ProgramGraph, lengths: Lengths, bounds:
     """Units of that kind for one item."""
     if kind == "ar_token":
         return bounds.get(node.id, DEFAULT_LENGTH) + lag_of(node.attributes)
+    if kind == "logprob_batch":
+        positions = sum(leading_size(edge, lengths) for edge in graph.incoming[node.id])
+        return max(math.ceil(positions / SCORED), 1)
     if kind == "diffusion_step":
         steps = node.attributes.get("steps")
         return steps if isinstance(steps, int) else 1

@@ -133,9 +133,7 @@ class LeanDecoder:
             cos=cos,
             sin=sin,
             spans=spans,
-            logit_rows=tuple(
-                span.row + span.num_new - 1 for item, span in zip(rows, spans, strict=True) if item.wants_logits
-            ),
+            logit_rows=tuple(row for item, span in zip(rows, spans, strict=True) for row in _logit_rows(item, span)),
             wants_hidden=wants_hidden,
             tap_layers=tuple(self.taps.values()) if wants_hidden else (),
             additions=additions_of(rows, embeds, spans),
@@ -150,6 +148,12 @@ class LeanDecoder:
         return torch.cat([part.to(device=self.device, dtype=self.dtype) for part in parts if part is not None])
 
 
+def _logit_rows(item: TokenRows, span: Span) -> range:
+    """The rows of the batch whose logits a sequence wants."""
+    end = span.row + span.num_new
+    return range(span.row if item.wants_every else end - int(item.wants_logits), end)
+
+
 def _scatter(
     rows: Sequence[TokenRows],
     spans: Sequence[Span],
@@ -157,16 +161,18 @@ def _scatter(
     result: FlatResult,
     taps: Mapping[str, int],
 ) -> list[StepResult]:
-    logits = iter(result.logits.unbind() if result.logits is not None else ())
-    best = iter(result.best)
-    results = []
+    logits = result.logits.unbind() if result.logits is not None else ()
+    results, at = [], 0
     for item, span in zip(rows, spans, strict=True):
         mine = slice(span.row, span.row + span.num_new)
+        first, at = at, at + len(_logit_rows(item, span))
+        has_last = item.wants_logits and bool(logits)
         has_hidden = item.wants_hidden and result.hidden is not None
         results.append(
             StepResult(
-                logits=next(logits, None) if item.wants_logits else None,
-                best=next(best, None) if item.wants_logits else None,
+                logits=logits[at - 1] if has_last else None,
+                best=result.best[at - 1] if has_last and result.best else None,
+                every=result.logits[first:at] if item.wants_every and result.logits is not None else None,
                 hidden=result.hidden[mine] if has_hidden and result.hidden is not None else None,
                 embeds=batch.embeds[mine] if item.wants_embeds else None,
                 taps={name: tap[mine] for name, tap in zip(taps, result.taps, strict=True)}

@@ -140,3 +140,22 @@ def test_verify_holds_fewer_bits_to_what_the_card_allows(made: tuple[Any, Path],
     *_, row = verify(strict, cases, pruned=lambda output: None)
     assert not row.holds
     assert "nats per token, the card allows" in row.problem
+
+
+def test_given_tokens_are_as_probable_as_transformers_says(made: tuple[Any, Path]) -> None:
+    model, folder = made
+    chosen = {"weights": str(folder), "dtype": "float32"}
+    engine = omniflow.load(omniflow.compile(find_spec("llama.score"), params=chosen))
+    pairs = list(zip(prompts(4), reversed(prompts(4)), strict=True))
+    numbers = [engine.submit({"prompt": prompt, "tokens": tokens}) for prompt, tokens in pairs]
+    while not engine.is_idle:
+        engine.step()
+    for number, (prompt, tokens) in zip(numbers, pairs, strict=True):
+        whole = torch.cat([prompt, tokens])
+        with torch.no_grad():
+            every = model(whole[None]).logits[0].log_softmax(-1)
+        wanted = every[len(prompt) - 1 : -1].gather(1, tokens[:, None])[:, 0]
+        result = engine.result(number)
+        assert result is not None
+        assert torch.allclose(result.outputs["logprobs"], wanted, rtol=0, atol=1e-5)
+    assert engine.live == 0

@@ -60,6 +60,14 @@ _DECODE = Ports(
     ),
 )
 
+SCORE = Ports(
+    inputs=(
+        Port(name="prompt", type="tokens[P] < vocabulary"),
+        Port(name="tokens", type="tokens[T] < vocabulary", doc="Those to be scored."),
+    ),
+    outputs=(Port(name="logprobs", type="f32[T]", streams=True, doc="Natural logarithm of each token's probability."),),
+)
+
 SIGNATURES = (
     ExpertSignature(
         use="hf.tokenizer",
@@ -72,7 +80,7 @@ SIGNATURES = (
         use="hf.decoder",
         role="language_model",
         needs_source=True,
-        serves={"ar_decode": _DECODE},
+        serves={"ar_decode": _DECODE, "score": SCORE},
         sizes={"vocabulary": _VOCABULARY, "hidden": _HIDDEN},
         attributes=(
             Attribute(
@@ -90,7 +98,7 @@ SIGNATURES = (
         },
         kv_bytes_per_token=FromConfig(path="", default=0, read=kv_bytes),
         forks=True,
-        unit_seconds={"ar_prefill": 0.1, "ar_token": 0.03},
+        unit_seconds={"ar_prefill": 0.1, "ar_token": 0.03, "logprob_batch": 0.1},
         prescribes={
             "ar_decode": {"stop": Prescribed(file="generation_config.json", read=_stop, otherwise="config.json")}
         },

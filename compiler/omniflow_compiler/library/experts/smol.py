@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from omniflow_compiler.library.experts.hf import SCORE
 from omniflow_compiler.library.signature import ExpertSignature, Port, Ports
 
 
@@ -41,9 +42,9 @@ SIGNATURES = (
         doc="SmolLM2's byte-level BPE and chat template.",
     ),
     ExpertSignature(
-        use="smol.thinker", role="language_model", serves={"ar_decode": _language_model("hidden")},
+        use="smol.thinker", role="language_model", serves={"ar_decode": _language_model("hidden"), "score": SCORE},
         sizes={"vocabulary": 49152, "hidden": 576}, num_parameters=134_515_008, takes_source=False,
-        kv_bytes_per_token=30 * 2 * 3 * 64 * 4, forks=True, unit_seconds={"ar_prefill": 0.1, "ar_token": 0.03},
+        kv_bytes_per_token=30 * 2 * 3 * 64 * 4, forks=True, unit_seconds={"ar_prefill": 0.1, "ar_token": 0.03, "logprob_batch": 0.1},
         doc="SmolLM2-135M-Instruct, a Llama of 30 layers.",
     ),
     ExpertSignature(
