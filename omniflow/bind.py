@@ -64,6 +64,8 @@ BUILT_IN: Mapping[str, str] = {
     "hf.tokenizer": "omniflow.experts.hf_tokenizer:load_tokenizer",
     "musicgen.decoder": "omniflow.experts.musicgen_loaders:decoder",
     "musicgen.encodec": "omniflow.experts.musicgen_loaders:encodec",
+    "musicgen.encodec_stereo": "omniflow.experts.musicgen_loaders:encodec_stereo",
+    "musicgen.stereo_decoder": "omniflow.experts.musicgen_loaders:decoder",
     "musicgen.t5": "omniflow.experts.musicgen_loaders:t5",
     "wan.tokenizer": "omniflow.experts.hf_text:load_tidy_tokenizer",
     "wan.transformer": "omniflow.experts.wan_transformer:load_transformer",

@@ -47,7 +47,7 @@ class DecoderConfig:
     def parse(section: Mapping[str, Json], text_width: int) -> DecoderConfig:
         """Errors: CheckpointError naming the field."""
         for name, known in (
-            ("activation_function", "gelu"), ("audio_channels", 1), ("scale_embedding", False),
+            ("activation_function", "gelu"), ("scale_embedding", False),
             ("cross_attention_hidden_size", None),
         ):  # fmt: skip
             expect(section, name, known)

@@ -22,7 +22,7 @@ from omniflow.experts.lean import Checkpoint, CheckpointError
 from omniflow.experts.musicgen_config import AUDIO, read_section
 from omniflow.experts.qwen2_5_omni_tensors import expect, fill, number, numbers
 from omniflow.experts.weight_norm import Folded
-from omniflow.roles import DecoderRows
+from omniflow.roles import DecoderRows, DecoderState
 
 Json = Any
 OTHERS = ("encoder.",)  # what only an encoder reads
@@ -247,19 +247,31 @@ class Quantizer(nn.Module):
         return torch.stack(vectors).sum(0).transpose(1, 2)
 
 
-class Encodec(nn.Module):
-    """Role StreamDecoder. `codes` int64 [n, groups], each below the codebook's size -> samples."""
+@dataclass(slots=True, kw_only=True, eq=False)
+class Sides(DecoderState):
+    """An item's clips, one per channel."""
 
-    def __init__(self, config: EncodecConfig) -> None:
+    clips: tuple[Clip, ...]
+
+
+class Encodec(nn.Module):
+    """Role StreamDecoder. `codes` int64 [n, channels * groups], each below the codebook's size -> samples.
+
+    The codec has one channel: several are rows of one forward, and their codes alternate within a frame. Samples are
+    [S] of one channel, [S, channels] of several.
+    """
+
+    def __init__(self, config: EncodecConfig, channels: int) -> None:
         super().__init__()
         self.config = config
+        self.channels = channels
         self.quantizer = Quantizer(config)
         self.decoder = Layers(config)
 
-    def open(self, *, generator: torch.Generator) -> Clip:
-        """A clip before its first frame; there is no noise to draw."""
+    def open(self, *, generator: torch.Generator) -> Sides:
+        """Clips before their first frame; there is no noise to draw."""
         del generator
-        return Clip()
+        return Sides(clips=tuple(Clip() for _ in range(self.channels)))
 
     @torch.inference_mode()
     def decode(self, rows: Sequence[DecoderRows]) -> list[Tensor]:
@@ -267,39 +279,45 @@ class Encodec(nn.Module):
         return by_shape(rows, _phase, self._decode)
 
     def _decode(self, rows: list[DecoderRows]) -> list[Tensor]:
-        device = next(self.parameters()).device
+        device, sides = next(self.parameters()).device, [_sides(row) for row in rows]
         codes = torch.stack([self._checked(row) for row in rows]).to(device)
-        stream = Stream([_clip(row) for row in rows], ends=rows[0].is_last)
+        codes = codes.unflatten(-1, (-1, self.channels)).movedim(-1, 1).flatten(0, 1)  # [rows * channels, n, groups]
+        stream = Stream([clip for each in sides for clip in each.clips], ends=rows[0].is_last)
         samples = self.decoder(self.quantizer(codes), stream)[:, 0].float()
         stream.hand_over(codes.shape[1])
-        return list(samples)
+        for each in sides:
+            each.num_frames += codes.shape[1]
+        samples = samples.unflatten(0, (-1, self.channels)).transpose(1, 2)
+        return list(samples if self.channels > 1 else samples[..., 0])
 
     def _checked(self, row: DecoderRows) -> Tensor:
-        codes = row.frames["codes"][row.left : row.left + row.new]
+        codes, count = row.frames["codes"][row.left : row.left + row.new], self.channels * self.config.groups
         low, high = (int(codes.min()), int(codes.max())) if len(codes) else (0, 0)
-        if codes.shape[1:] != (self.config.groups,) or not 0 <= low <= high < self.config.codes:
-            wanted = f"{self.config.groups} codes below {self.config.codes}"
+        if codes.shape[1:] != (count,) or not 0 <= low <= high < self.config.codes:
+            wanted = f"{count} codes below {self.config.codes}"
             raise ValueError(f"a frame has {wanted}, got {list(codes.shape)} from {low} to {high}")
         return codes
 
 
-def _clip(row: DecoderRows) -> Clip:
-    assert isinstance(row.state, Clip)
+def _sides(row: DecoderRows) -> Sides:
+    assert isinstance(row.state, Sides)
     return row.state
 
 
 def _phase(row: DecoderRows) -> tuple[Hashable, ...]:
     """What clips of one forward have in common: how much is new, and how much each layer holds."""
-    held = tuple((id(module), tensor.shape) for module, tensor in _clip(row).past.items())
+    held = tuple((id(module), tensor.shape) for module, tensor in _sides(row).clips[0].past.items())
     return row.new, row.is_last, held
 
 
-def load_encodec(folder: Path, *, dtype: torch.dtype, device: torch.device) -> Encodec:
-    """The codec's decoder. Errors: CheckpointError."""
-    groups = number(read_section(folder, "decoder", "musicgen_decoder"), "num_codebooks")
+def load_encodec(folder: Path, *, dtype: torch.dtype, device: torch.device, channels: int) -> Encodec:
+    """The codec's decoder for music of so many channels. Errors: CheckpointError."""
+    decoder = read_section(folder, "decoder", "musicgen_decoder")
+    expect(decoder, "audio_channels", channels)
+    groups = number(decoder, "num_codebooks") // channels
     config = EncodecConfig.parse(read_section(folder, "audio_encoder", "encodec"), groups)
     with torch.device("meta"):
-        encodec = Encodec(config)
+        encodec = Encodec(config, channels)
     source = Folded(Checkpoint(folder), without=UNREAD)
     finer = tuple(f"quantizer.layers.{i}." for i in range(groups, MOST_GROUPS))  # than the decoder writes
     fill(encodec, source, AUDIO, dtype=dtype, device=device, others=(*OTHERS, *finer))

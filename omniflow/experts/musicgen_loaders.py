@@ -37,7 +37,12 @@ def decoder(spec: Expert, cache: Cache | None) -> MusicDecoder:
 
 def encodec(spec: Expert, _cache: Cache | None) -> Encodec:
     """Has no attributes."""
-    return load_encodec(_folder(spec), dtype=_dtype(spec), device=torch.device(spec.device))
+    return load_encodec(_folder(spec), dtype=_dtype(spec), device=torch.device(spec.device), channels=1)
+
+
+def encodec_stereo(spec: Expert, _cache: Cache | None) -> Encodec:
+    """Has no attributes."""
+    return load_encodec(_folder(spec), dtype=_dtype(spec), device=torch.device(spec.device), channels=2)
 
 
 def _folder(spec: Expert) -> Path:

@@ -112,6 +112,13 @@ def musicgen(folder: Path) -> None:
     reference.add_tokenizer(folder)
 
 
+def stereo(folder: Path) -> None:
+    from tests.parity.musicgen import reference
+
+    reference.build(folder, 0, sizes=reference.STEREO)
+    reference.add_tokenizer(folder)
+
+
 def flux(folder: Path) -> None:
     from tests.parity.flux import reference
 
@@ -147,9 +154,8 @@ def llama(folder: Path) -> None:
     (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": len(WORDS)}), encoding="utf-8")
 
 
-CHECKPOINTS: Mapping[str, Callable[[Path], None]] = {
-    make.__name__: make for make in (qwen2_5_omni, qwen3_omni, csm, musicgen, flux, schnell, wan, cosmos3, llama)
-}
+MAKERS = (qwen2_5_omni, qwen3_omni, csm, musicgen, stereo, flux, schnell, wan, cosmos3, llama)
+CHECKPOINTS: Mapping[str, Callable[[Path], None]] = {make.__name__: make for make in MAKERS}
 OMNI = {"max_text": "10", "max_codes": "45"}
 OMNI3 = {"max_text": "10", "max_frames": "12"}
 CLIP = {"frames": 5}
@@ -188,6 +194,11 @@ WAYS: Mapping[str, Way] = {
     ),
     "musicgen.music": Way(
         checkpoint="musicgen",
+        params={"max_frames": "60"},
+        requests=prompts(texts=("slow drums and a piano", "loud rain", "a piano with rain on the roof")),
+    ),
+    "musicgen.stereo": Way(
+        checkpoint="stereo",
         params={"max_frames": "60"},
         requests=prompts(texts=("slow drums and a piano", "loud rain", "a piano with rain on the roof")),
     ),

@@ -11,6 +11,7 @@ import torch
 
 from tests.parity.musicgen import reference
 from tests.parity.musicgen.reference import Case, Recording
+from tests.parity.references import SMALLEST, Sizes
 
 SEEDS = (0, 4)
 
@@ -18,10 +19,10 @@ SEEDS = (0, 4)
 class Reference:
     """A checkpoint folder, transformers' model of it, and what that model does in each case."""
 
-    def __init__(self, folder: Path, seed: int) -> None:
+    def __init__(self, folder: Path, seed: int, sizes: Sizes = SMALLEST) -> None:
         self.folder = folder
         self.seed = seed
-        self.model: Any = reference.build(folder, seed)
+        self.model: Any = reference.build(folder, seed, sizes=sizes)
         reference.add_tokenizer(folder)
         self.run = cache(self._run)
 
@@ -36,3 +37,9 @@ class Reference:
 def tiny(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Reference:
     torch.set_num_threads(1)
     return Reference(tmp_path_factory.mktemp(f"musicgen_{request.param}"), request.param)
+
+
+@pytest.fixture(scope="session")
+def stereo(tmp_path_factory: pytest.TempPathFactory) -> Reference:
+    torch.set_num_threads(1)
+    return Reference(tmp_path_factory.mktemp("musicgen_stereo"), 7, reference.STEREO)

@@ -85,6 +85,9 @@ def build(folder: Path, seed: int, *, sizes: Sizes = SMALLEST, **codec: Any) -> 
     return MusicgenForConditionalGeneration.from_pretrained(folder, dtype=torch.float32).eval()
 
 
+STEREO: Sizes = {"decoder": {"audio_channels": 2, "num_codebooks": 2 * CODEBOOKS}}
+
+
 def add_tokenizer(folder: Path) -> None:
     """A few words; the end of text is not among what it writes by itself."""
     from tokenizers import Tokenizer
@@ -120,11 +123,11 @@ def record(model: Any, case: Case, *, seed: int) -> Recording:
     longest = max(len(row) for row in case.prompts)
     ids = torch.tensor([list(row) + [0] * (longest - len(row)) for row in case.prompts])
     mask = torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in case.prompts])
-    heard: list[Tensor] = []
+    sides: list[Tensor] = []  # what the codec hears: all codes, or those of the left and then of the right
     decode = model.audio_encoder.decode
 
     def listening(codes: Tensor, *args: Any, **kwargs: Any) -> Any:
-        heard.append(codes[0].transpose(1, 2).clone())
+        sides.append(codes[0].transpose(1, 2).clone())
         return decode(codes, *args, **kwargs)
 
     sampled: dict[str, Any] = {"temperature": case.temperature, "top_k": case.top_k} if case.sample else {}
@@ -137,7 +140,8 @@ def record(model: Any, case: Case, *, seed: int) -> Recording:
         )  # fmt: skip
     finally:
         del model.audio_encoder.decode
-    return Recording(seed=seed, codes=heard[0].tolist(), waves=list(waves[:, 0]))
+    codes = torch.stack(sides, dim=-1).flatten(2)
+    return Recording(seed=seed, codes=codes.tolist(), waves=[row.T.squeeze(1) for row in waves])
 
 
 @torch.no_grad()

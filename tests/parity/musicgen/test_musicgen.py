@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 import omniflow
-from omniflow import Engine, Limits, Result
+from omniflow import Engine, Faults, Limits, Result
 from omniflow.errors import BindError
 from omniflow.experts.lean import CheckpointError
 from omniflow.experts.musicgen_decoder import load_decoder
@@ -107,6 +107,29 @@ def test_a_text_as_wide_as_the_decoder_needs_no_projection(tmp_path: Path) -> No
     torch.testing.assert_close(own["audio"], recording.waves[0], **CLOSE)
 
 
+@pytest.mark.parametrize("name", ["guided", "long", "sampled", "sampled_plain", "padded_batch"])
+def test_two_channels_equal_transformers(stereo: Reference, name: str) -> None:
+    recording, case = stereo.record(name), reference.cases()[name]
+    running = engine(stereo.folder, "stereo")
+    for row, prompt in enumerate(case.prompts):
+        tokens = running.bound.experts["tokenizer"]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(tokens, "encode", lambda text, prompt=prompt: list(prompt[:-1]))
+            own = outputs_of(running.run({"prompt": "?"}, seed=recording.seed, rng="torch", params=params(case)))
+        assert own["codes"].tolist() == recording.codes[row]
+        assert own["audio"].shape == (HOP * case.frames, 2)
+        torch.testing.assert_close(own["audio"], recording.waves[row], **CLOSE)
+        assert not torch.equal(own["audio"][:, 0], own["audio"][:, 1])
+
+
+def test_a_program_for_one_channel_is_not_taken_for_two(stereo: Reference, tiny: Reference) -> None:
+    with pytest.raises(Faults, match=r"`delays` of loop `compose` has 4 numbers, `musicgen\.decoder` chooses 8"):
+        engine(stereo.folder)
+    for folder, channels, found in ((stereo.folder, 1, 2), (tiny.folder, 2, 1)):
+        with pytest.raises(CheckpointError, match=f"audio_channels = {found} of musicgen_decoder is not supported"):
+            load_encodec(folder, dtype=torch.float32, device=CPU, channels=channels)
+
+
 def test_guidance_changes_the_codes(tiny: Reference) -> None:
     case = reference.cases()["guided"]
     assert tiny.run(case).codes != tiny.run(replace(case, cfg=1.0)).codes
@@ -170,7 +193,7 @@ SOUNDS: Mapping[str, Mapping[str, Any]] = {
 def test_music_in_chunks_is_the_whole_sample_for_sample(kind: str, tmp_path: Path) -> None:
     torch.set_num_threads(1)
     model = reference.build(tmp_path, 3, **SOUNDS[kind])
-    encodec = load_encodec(tmp_path, dtype=torch.float32, device=CPU)
+    encodec = load_encodec(tmp_path, dtype=torch.float32, device=CPU, channels=1)
     codes = torch.randint(0, CODES, (40, CODEBOOKS), generator=torch.Generator().manual_seed(1))
     for sizes in ((1,) * 40, (3, 7, 1, 29), (40,), (1, 1), (1,), (2,)):
         mine = codes[: sum(sizes)]
@@ -209,8 +232,8 @@ def test_the_tensors_that_old_checkpoints_keep_under_other_names_are_read(tiny: 
 LOADERS = {
     "decoder": (load_decoder, {"cache_bytes": 1 << 20, "block_tokens": 8}, "decoder.model.decoder.layer_norm.weight"),
     "projection": (load_decoder, {"cache_bytes": 1 << 20, "block_tokens": 8}, "enc_to_dec_proj.weight"),
-    "encodec": (load_encodec, {}, "audio_encoder.decoder.layers.3.conv.bias"),
-    "pair": (load_encodec, {}, "audio_encoder.decoder.layers.0.conv.parametrizations.weight.original0"),
+    "encodec": (load_encodec, {"channels": 1}, "audio_encoder.decoder.layers.3.conv.bias"),
+    "pair": (load_encodec, {"channels": 1}, "audio_encoder.decoder.layers.0.conv.parametrizations.weight.original0"),
 }
 
 
@@ -248,7 +271,6 @@ def test_a_text_encoder_without_a_tensor_is_told_before_anything_runs(
     ("old", "new", "message"),
     [
         ('"model_type": "musicgen"', '"model_type": "musicgen_melody"', "model_type is 'musicgen_melody', this expert"),
-        ('"audio_channels": 1,\n    "bos', '"audio_channels": 2,\n    "bos', "audio_channels = 2 of musicgen_d"),
         ('"model_type": "encodec"', '"model_type": "dac"', "model_type of audio_encoder is 'dac', this expert reads"),
         ('"activation_function": "gelu"', '"activation_function": "relu"', "activation_function = 'relu' of music"),
     ],
@@ -262,7 +284,7 @@ def test_another_architecture_and_another_form_of_this_one_are_refused(
     assert old in written
     (folder / "config.json").write_text(written.replace(old, new), encoding="utf-8")
     load = load_encodec if "encodec" in old else load_decoder
-    options = {} if "encodec" in old else {"cache_bytes": 1 << 20, "block_tokens": 8}
+    options = {"channels": 1} if "encodec" in old else {"cache_bytes": 1 << 20, "block_tokens": 8}
     with pytest.raises(CheckpointError, match=message):
         load(folder, dtype=torch.float32, device=CPU, **options)
 
