@@ -97,6 +97,7 @@ class Account:
     critical_path: tuple[str, ...]
     memory: tuple[Memory, ...]
     lengths: Mapping[str, int]
+    assumed: tuple[str, ...]
     nodes: tuple[NodeAccount, ...]
 
 
@@ -113,6 +114,7 @@ def account_for(schedule: Schedule) -> Account:
         critical_path=schedule.critical_path,
         memory=schedule.memory,
         lengths=schedule.lengths,
+        assumed=schedule.assumed,
         nodes=tuple(books.node(node) for node in schedule.nodes),
     )
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 
 from omniflow_compiler.account import Account, NodeAccount
 from omniflow_compiler.quantities import show_bytes
@@ -10,6 +11,7 @@ from omniflow_compiler.schedule import Memory
 from omniflow_compiler.tables import table
 
 PATH_ENDS = 4  # ids shown at each end of a long path
+MAX_LENGTHS = 8  # shown of each kind
 
 
 def show_seconds(seconds: float) -> str:
@@ -43,10 +45,17 @@ def _totals(account: Account) -> Iterator[str]:
             budget = "" if memory.budget_bytes is None else f" of {show_bytes(memory.budget_bytes)}"
             yield f"  memory    {show_bytes(memory.peak_bytes)}{budget} on {memory.device}, for one request at a time"
             yield from holder_table(memory, indent=12)
-    assumed = [f"{name} {count}" for name, count in account.lengths.items()]
+    assumed = {name: count for name, count in account.lengths.items() if name in account.assumed}
+    most = {name: count for name, count in account.lengths.items() if name not in account.assumed}
+    if most:
+        yield f"  lengths   at most {_counts(most)}"
     if assumed:
-        more = f", {len(assumed) - 8} more" if len(assumed) > 8 else ""
-        yield f"  lengths   at most, or assumed where nothing bounds them: {', '.join(assumed[:8])}{more}"
+        yield f"  assumed   {_counts(assumed)}: nothing bounds them, and times and memory are only as good as that"
+
+
+def _counts(lengths: Mapping[str, int]) -> str:
+    more = f" and {len(lengths) - MAX_LENGTHS} more" if len(lengths) > MAX_LENGTHS else ""
+    return ", ".join(f"{name} {count}" for name, count in [*lengths.items()][:MAX_LENGTHS]) + more
 
 
 def holder_table(memory: Memory, *, indent: int, most: int = 8) -> Iterator[str]:
@@ -121,7 +130,7 @@ def _wire(ends: str, type: str) -> str:
 
 
 def _shown(value: object) -> str:
-    text = str(list(value)) if isinstance(value, tuple) else str(value)
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 40 else f"{text[:37]}..."
 
 

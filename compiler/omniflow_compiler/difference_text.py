@@ -26,7 +26,9 @@ def write_changes(changes: Sequence[Change]) -> Iterator[str]:
             yield f"{mark} {name}{field}: {_shown(change, change.before)} -> {_shown(change, change.after)}"
         else:
             body = change.before if change.kind == "removed" else change.after
-            yield f"{mark} {name}: {', '.join(f'{key} {_value(value)}' for key, value in body.items())}".rstrip(": ")
+            yield f"{mark} {name}: {', '.join(f'{key} {_value(value, key)}' for key, value in body.items())}".rstrip(
+                ": "
+            )
 
 
 def _shown(change: Change, value: Json) -> str:
@@ -34,9 +36,11 @@ def _shown(change: Change, value: Json) -> str:
         return show_bytes(value)
     if change.part == "cost" and isinstance(value, float):
         return show_seconds(value)
-    return _value(value)
+    return _value(value, change.field)
 
 
-def _value(value: Json) -> str:
+def _value(value: Json, field: str) -> str:
+    if field.endswith("bytes") and isinstance(value, int):
+        return show_bytes(value)
     text = value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= MAX_VALUE else f"{text[: MAX_VALUE - 3]}..."

@@ -62,6 +62,7 @@ def lower(graph: ProgramGraph, types: Types, plan: Plan, outputs: Sequence[str])
         critical_path=plan.timeline.critical_path,
         critical_seconds=_seconds(plan.timeline.seconds),
         lengths={name: math.ceil(length.elements) for name, length in sorted(plan.lengths.known.items())},
+        assumed=tuple(sorted(name for name, length in plan.lengths.known.items() if not length.is_bound)),
     )
     return replace(schedule, content_hash=content_hash(schedule))
 

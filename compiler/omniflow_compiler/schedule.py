@@ -280,7 +280,8 @@ class Schedule:
     memory: tuple[Memory, ...]
     critical_path: tuple[str, ...]
     critical_seconds: float
-    lengths: Mapping[str, int] = field(default_factory=dict)  # elements assumed of what a request decides
+    lengths: Mapping[str, int] = field(default_factory=dict)  # most elements of what a request decides
+    assumed: tuple[str, ...] = ()  # those of the lengths that nothing bounds
     content_hash: str = field(default="")
 
     def to_json(self) -> str:

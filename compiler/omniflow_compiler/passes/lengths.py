@@ -116,12 +116,12 @@ def _length(
         made_of = {entry.name for entry in node.inputs.values() if _alike(entry, port)}
     else:
         made_of = {entry.name for entry in node.inputs.values() if entry.streams} if hop else set()
-    arriving = [
-        _leading(edge, axis.items, graph, lengths)
-        for edge in graph.incoming[node.id]
-        if edge.spec.target.port in made_of and not edge.is_back
-    ]
-    known = [length for length in arriving if length is not None]
+    entering = [edge for edge in graph.incoming[node.id] if edge.spec.target.port in made_of and not edge.is_back]
+    by_item = node.each and not axis.items
+    arriving = [(edge, _leading(edge, graph, lengths, items=axis.items, by_item=by_item)) for edge in entering]
+    if node.op is not None and node.op.overlaps:
+        arriving = [(edge, _cut(edge, length, items=axis.items)) for edge, length in arriving]
+    known = [length for _, length in arriving if length is not None]
     if known:
         total = sum((length.elements for length in known), Fraction(0))
         if node.op is None:  # a decoder's streams advance together, `hop` elements for each of theirs
@@ -136,13 +136,30 @@ def _alike(entry: Port, port: Port) -> bool:
     return base.startswith(ANY) and entry.pattern.base == base
 
 
-def _leading(edge: Edge, items: bool, graph: ProgramGraph, lengths: Lengths) -> Length | None:
-    """How many items, or elements over all items, an edge brings."""
+def _cut(edge: Edge, length: Length | None, *, items: bool) -> Length | None:
+    """How many windows the edge cuts so many elements into, or how long the longest is with its context."""
+    chunk, first = edge.attribute("chunk", 0), edge.attribute("first_chunk", 0)
+    if length is None or not chunk:
+        return length
+    if items:
+        count = (
+            1 + math.ceil(max(length.elements - first, Fraction(0)) / chunk)
+            if first
+            else math.ceil(length.elements / chunk)
+        )
+        return Length(Fraction(max(count, 1)), length.is_bound)
+    longest = max(chunk, first) + edge.attribute("left_context", 0) + edge.attribute("right_context", 0)
+    return Length(min(length.elements, Fraction(longest)), length.is_bound)
+
+
+def _leading(edge: Edge, graph: ProgramGraph, lengths: Lengths, *, items: bool, by_item: bool) -> Length | None:
+    """How many items an edge brings, or how many elements: over all items, or of one."""
     if edge.source_node is None:
         type = graph.inputs[edge.spec.source.port]
     else:
         type = lengths.types.outputs[edge.source_node, edge.spec.source.port]
-    sizes = [axis.size for axis in type.axes[: 1 if items or not type.is_items else 2]]
+    first = 1 if by_item and type.is_items else 0
+    sizes = [axis.size for axis in type.axes[first : 1 if items or not type.is_items else 2]]
     if not sizes:
         return None
     product = Fraction(1)

@@ -65,3 +65,19 @@ def test_the_text_has_a_row_and_a_paragraph_for_each_node(tmp_path: Path) -> Non
 
 def test_seconds_are_shown_in_their_unit() -> None:
     assert [show_seconds(t) for t in (0, 2e-5, 0.0031, 4.9, 4000.0)] == ["0 µs", "20 µs", "3.1 ms", "4.9 s", "4000 s"]
+
+
+def test_lengths_that_nothing_bounds_are_told_from_those_that_have_a_most(tmp_path: Path) -> None:
+    lines = list(write_account(account(tmp_path)))
+    most = next(line for line in lines if line.startswith("  lengths "))
+    assumed = next(line for line in lines if line.startswith("  assumed "))
+    assert "first.T 8, second.T 160" in most
+    assert "tokenize.P 512" in assumed
+    assert "tokenize.P" not in most
+
+
+def test_attributes_are_shown_as_a_spec_writes_them(tmp_path: Path) -> None:
+    nodes = {node.id: node for node in account(tmp_path).nodes}
+    (given,) = [line for line in write_node(nodes["first"]) if line.strip().startswith("given")]
+    assert "feed_last: true" in given
+    assert "True" not in given

@@ -80,3 +80,9 @@ def test_changes_are_the_same_seen_from_the_other_side(tmp_path: Path) -> None:
     there = {(c.part, c.name, c.field, str(c.before), str(c.after)) for c in compare(a, b)}
     back = {(c.part, c.name, c.field, str(c.after), str(c.before)) for c in compare(b, a)}
     assert there == back != set()
+
+
+def test_bytes_are_shown_in_their_unit(tmp_path: Path) -> None:
+    more = CARD.replace("kv: {kind: paged_kv, max_bytes: 4 MiB}", "kv: {kind: paged_kv, max_bytes: 8 MiB}")
+    lines = list(write_changes(changes(tmp_path, more)))
+    assert "~ cache kv max_bytes: 4.0 MiB -> 8.0 MiB" in lines

@@ -143,3 +143,13 @@ def test_a_check_plans_no_more_than_a_budget_needs_and_finds_the_same() -> None:
     fine = compile_file(SPEECH, Options(is_check=True))
     assert not list(fine.report)
     assert fine.plan is None
+
+
+def test_windows_that_edges_cut_are_as_many_and_as_long_as_they_cut_them() -> None:
+    schedule = compile_file(ROOT / "specs" / "qwen2_5_omni" / "stream.program.yaml", Options()).schedule
+    assert schedule is not None
+    tokens = schedule.lengths["talk/speak.T"]
+    assert schedule.lengths["sound/windows.N"] == -(-tokens // 36)
+    assert schedule.lengths["sound/windows.W"] == 24 + 36 + 12
+    assert schedule.lengths["sound/frames.T"] == 2 * (24 + 36 + 12)  # of one window
+    assert schedule.critical_seconds < 3600
