@@ -62,7 +62,12 @@ class Generation:
         if conditions.get("sound", False):
             if not config.sound_gen:
                 raise ValueError("this checkpoint makes no sound")
-            samples = int(frames / fps * sizes.sound_rate)
+            seconds = frames / fps
+            if seconds > MOST_SECONDS:
+                raise ValueError(
+                    f"fps {fps:g} makes {frames} frames last {seconds:g} s, and sound {MOST_SECONDS} at most"
+                )
+            samples = int(seconds * sizes.sound_rate)
             length = -(-samples // sizes.sound_hop)
             latents[SOUND] = torch.randn(config.sound_dim, length, generator=generator).T.contiguous().to(self.device)
         return latents
@@ -181,6 +186,9 @@ class Generation:
 
 def _shape(row: _Row) -> tuple[Any, ...]:
     return row.latent.shape, None if row.sound is None else row.sound.shape
+
+
+MOST_SECONDS = 3600  # of sound
 
 
 def _rate(conditions: Mapping[str, Any]) -> float:

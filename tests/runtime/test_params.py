@@ -167,7 +167,7 @@ def test_what_the_program_is_made_of_cannot_be_changed_by_a_request() -> None:
     with pytest.raises(InputError, match=r"param clamp.limit is a part of what the program is; only its spec can"):
         check_params(program, {"clamp.limit": 9})
     assert "clamp.limit" not in known_params(program)
-    assert check_params(program, {"clamp.fill": 1}) == {"clamp": {"fill": 1}}
+    assert check_params(program, {"clamp.seed": 1}) == {"clamp": {"seed": 1}}
 
 
 @pytest.mark.parametrize("name", ["speak.suppress_from", "speak.deepen.suppress_from"])

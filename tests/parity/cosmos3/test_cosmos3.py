@@ -149,6 +149,13 @@ def test_a_size_that_is_none_is_refused_although_a_loop_has_run_before_it(
     assert running.live == 0
 
 
+def test_a_sound_without_end_is_refused(references: References) -> None:
+    running = omniflow.load(program(references(0).folder, "cosmos3/tensors", steps=2, cfg=3.0))
+    result = running.run({"tokens": [9, 10], "negative": [9], **SIZE, "fps": 1e-9})
+    assert result.state == "refused"
+    assert "fps 1e-09 makes 5 frames last 5e+09 s" in str(result.error)
+
+
 @pytest.mark.parametrize("steps_before", range(12))
 def test_a_request_that_is_cancelled_anywhere_leaves_nothing(references: References, steps_before: int) -> None:
     running = engine(references(0), "video", steps=4, cfg=3.0)

@@ -19,13 +19,13 @@ SIGNATURES = (
     OpSignature(
         name="ids",
         ports=Ports(inputs=(), outputs=(Port(name="tokens", type="tokens[K]"),)),
-        attributes=(Attribute(name="ids", type="ids", required=True, doc="What it gives."),),
+        attributes=(Attribute(name="ids", type="ids", required=True, is_fixed=True, doc="What it gives."),),
         doc="Tokens that are always the same.",
     ),
     OpSignature(
         name="repeat_id",
         ports=Ports(inputs=(Port(name="like", type="?a[T, ...]"),), outputs=(_TOKENS,)),
-        attributes=(Attribute(name="id", type="int", required=True, minimum=0, doc="The token."),),
+        attributes=(Attribute(name="id", type="int", required=True, minimum=0, is_fixed=True, doc="The token."),),
         doc="One token, as often as another value has rows.",
     ),
     OpSignature(

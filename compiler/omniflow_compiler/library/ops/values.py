@@ -37,7 +37,7 @@ SIGNATURES = (
         ports=_ports((Port(name="tokens", type="?a[T, ...] @ r", streams=True),), (Port(name="tokens", type="?a[T, ...] < limit @ r", streams=True),)),
         attributes=(
             Attribute(name="limit", type="int", required=True, minimum=1, is_fixed=True, doc="Ids from here on are replaced."),
-            Attribute(name="fill", type="int", default=0, minimum=0, doc="What replaces them."),
+            Attribute(name="fill", type="int", default=0, minimum=0, is_fixed=True, doc="What replaces them."),
         ),
         doc="Replaces ids outside a vocabulary.",
     ),
