@@ -141,12 +141,20 @@ def _parts(
     part: str, before: Mapping[str, Json], after: Mapping[str, Json], body: Callable[[Json], Mapping[str, Json]]
 ) -> Iterator[Change]:
     for name in sorted({*before, *after}):
-        if name not in after:
-            yield Change(kind="removed", part=part, name=name, before=_short(body(before[name])))
-        elif name not in before:
-            yield Change(kind="added", part=part, name=name, after=_short(body(after[name])))
-        else:
-            yield from _fields(part, name, body(before[name]), body(after[name]))
+        old = body(before[name]) if name in before else None
+        new = body(after[name]) if name in after else None
+        if old is not None and new is not None and not _is_another(part, old, new):
+            yield from _fields(part, name, old, new)
+            continue
+        if old is not None:
+            yield Change(kind="removed", part=part, name=name, before=_short(old))
+        if new is not None:
+            yield Change(kind="added", part=part, name=name, after=_short(new))
+
+
+def _is_another(part: str, before: Mapping[str, Json], after: Mapping[str, Json]) -> bool:
+    """Whether a node has nothing but its id of the one before: another op, or a loop of another kind."""
+    return part == "node" and (before["kind"], before["name"]) != (after["kind"], after["name"])
 
 
 def _fields(part: str, name: str, before: Mapping[str, Json], after: Mapping[str, Json]) -> Iterator[Change]:

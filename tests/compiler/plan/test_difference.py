@@ -86,3 +86,14 @@ def test_bytes_are_shown_in_their_unit(tmp_path: Path) -> None:
     more = CARD.replace("kv: {kind: paged_kv, max_bytes: 4 MiB}", "kv: {kind: paged_kv, max_bytes: 8 MiB}")
     lines = list(write_changes(changes(tmp_path, more)))
     assert "~ cache kv max_bytes: 4.0 MiB -> 8.0 MiB" in lines
+
+
+def test_a_node_that_runs_another_op_is_another_node(tmp_path: Path) -> None:
+    before = PROGRAM.replace("  - first.tokens ->", "  - first.tokens -> cut.value\n  - cut.value ->")
+    before = before.replace("  second:", "  cut:      {op: slice, start: 1}\n  second:")
+    after = before.replace("{op: slice, start: 1}", "{op: strip, drop: [7]}").replace("cut.value", "cut.tokens")
+    found = compare(schedule(tmp_path / "a", program=before), schedule(tmp_path / "b", program=after))
+    cut = [change for change in found if (change.part, change.name) == ("node", "cut")]
+    assert [change.kind for change in cut] == ["removed", "added"]
+    assert "start" in cut[0].before
+    assert "drop" in cut[1].after
