@@ -82,6 +82,42 @@ class Modulation(nn.Module):
         return tuple(part[:, None] for part in self.linear(F.silu(time)).chunk(self.parts, dim=1))
 
 
+class Window:
+    """Which frames see each other: those of their own block, and of `behind` blocks before and `ahead` after it.
+
+    A frame is compared with those that it sees and no others, so that the work grows with the length of a clip and not
+    with its square. Padding may see anything, so that it stays finite; nobody sees it.
+    """
+
+    def __init__(self, lengths: Sequence[int], block: int, behind: int, ahead: int, *, device: torch.device) -> None:
+        self.block, self.behind, self.ahead = block, behind, ahead
+        num_blocks = -(-max(lengths) // block)
+        self.mask = None
+        if behind or ahead or any(length != num_blocks * block for length in lengths):
+            place = torch.arange(num_blocks * block).view(num_blocks, block)
+            is_there = self._around(place < torch.tensor(lengths)[:, None, None])
+            is_padding = ~is_there.any(dim=-1, keepdim=True)
+            self.mask = (is_there | is_padding).flatten(0, 1)[:, None, None].to(device)  # [B * N, 1, 1, seen]
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        """query, key, value and what is returned: [B, T, heads, D] for T whole blocks."""
+        blocks = query.unflatten(1, (-1, self.block)).flatten(0, 1)
+        keys, values = (self._around(x.unflatten(1, (-1, self.block))).flatten(0, 1) for x in (key, value))
+        mixed = F.scaled_dot_product_attention(
+            blocks.transpose(1, 2), keys.transpose(1, 2), values.transpose(1, 2), attn_mask=self.mask
+        )
+        return mixed.transpose(1, 2).reshape(query.shape)
+
+    def _around(self, x: Tensor) -> Tensor:
+        """[B, N, block, ...] as [B, N, blocks that are seen * block, ...]; zeros beyond the ends."""
+        if not (self.behind or self.ahead):
+            return x
+        count = x.shape[1]
+        borders = [x.new_zeros(len(x), n, *x.shape[2:]) for n in (self.behind, self.ahead)]
+        wide = torch.cat([borders[0], x, borders[1]], dim=1)
+        return torch.cat([wide[:, i : i + count] for i in range(self.behind + 1 + self.ahead)], dim=2)
+
+
 class FlowAttention(nn.Module):
     """Attention whose first head alone has rotary positions, in the interleaved layout."""
 
@@ -92,13 +128,11 @@ class FlowAttention(nn.Module):
         self.to_out = nn.ModuleList([nn.Linear(inner, config.width)])
         self.heads = config.heads
 
-    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor) -> Tensor:
-        query, key, value = (
-            p(x).unflatten(-1, (self.heads, -1)).transpose(1, 2) for p in (self.to_q, self.to_k, self.to_v)
-        )
-        query, key = _turn_first(query, cos, sin), _turn_first(key, cos, sin)
-        attended = F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
-        out: Tensor = self.to_out[0](attended.transpose(1, 2).flatten(2))
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, window: Window) -> Tensor:
+        query, key, value = (p(x).unflatten(-1, (self.heads, -1)) for p in (self.to_q, self.to_k, self.to_v))
+        _turn_first(query, cos, sin)
+        _turn_first(key, cos, sin)
+        out: Tensor = self.to_out[0](window.attend(query, key, value).flatten(2))
         return out
 
 
@@ -125,9 +159,9 @@ class FlowBlock(nn.Module):
         self.attn = FlowAttention(config)
         self.ff = FeedForward(config)
 
-    def forward(self, x: Tensor, time: Tensor, cos: Tensor, sin: Tensor, mask: Tensor) -> Tensor:
+    def forward(self, x: Tensor, time: Tensor, cos: Tensor, sin: Tensor, window: Window) -> Tensor:
         shift, scale, gate, shift_ff, scale_ff, gate_ff = self.attn_norm(time)
-        x = x + gate * self.attn(_normed(x) * (1 + scale) + shift, cos, sin, mask)
+        x = x + gate * self.attn(_normed(x) * (1 + scale) + shift, cos, sin, window)
         out: Tensor = x + gate_ff * self.ff(_normed(x) * (1 + scale_ff) + shift_ff)
         return out
 
@@ -216,13 +250,14 @@ class FlowTransformer(nn.Module):
         """Velocities [T, mels] of latents [T, mels]; shorter rows are padded and their padding is never seen."""
         lengths = [len(latent) for latent in latents]
         frames = [self._frames(latent, own) for latent, own in zip(latents, conditions, strict=True)]
-        x = self.input_embed.proj(pad_sequence(frames, batch_first=True))
+        wide = pad_sequence(frames, batch_first=True)
+        x = self.input_embed.proj(F.pad(wide, (0, 0, 0, -wide.shape[1] % self.config.block)))
         time = self.time_embed(torch.tensor(times, dtype=torch.float32, device=x.device)).to(x.dtype)
         cos, sin = self._rotation(x)
         reaches = [self._reach(index) for index in range(self.config.layers)]
-        masks = {reach: self._mask(lengths, reach, x.device) for reach in set(reaches)}
+        windows = {reach: Window(lengths, self.config.block, *reach, device=x.device) for reach in set(reaches)}
         for block, reach in zip(self.transformer_blocks, reaches, strict=True):
-            x = block(x, time, cos, sin, masks[reach])
+            x = block(x, time, cos, sin, windows[reach])
         scale, shift = self.norm_out(time)
         out = self.proj_out(_normed(x) * (1 + scale) + shift)
         return [own[:n] for own, n in zip(out, lengths, strict=True)]
@@ -244,26 +279,15 @@ class FlowTransformer(nn.Module):
         """How many blocks behind and ahead a layer sees."""
         return int(layer in self.config.behind), int(layer in self.config.ahead)
 
-    def _mask(self, lengths: Sequence[int], reach: tuple[int, int], device: torch.device) -> Tensor:
-        """Bool [B or 1, 1, T, T]: who sees whom. Padding may see anything, so that it stays finite; nobody sees it."""
-        place = torch.arange(max(lengths), device=device)
-        distance = place[None] // self.config.block - place[:, None] // self.config.block
-        mask = ((distance >= -reach[0]) & (distance <= reach[1]))[None, None]
-        if min(lengths) == max(lengths):
-            return mask
-        is_there = place < torch.tensor(lengths, device=device)[:, None]  # [B, T]
-        return mask & (is_there[:, None, None] | ~is_there[:, None, :, None])
-
 
 def _normed(x: Tensor) -> Tensor:
     return F.layer_norm(x, x.shape[-1:], eps=NORM_EPS)
 
 
-def _turn_first(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Turns the first head of [B, heads, T, D] and leaves it in the order even channels, odd channels."""
-    even, odd = x[:, :1, :, 0::2], x[:, :1, :, 1::2]
-    turned = torch.cat([even * cos - odd * sin, odd * cos + even * sin], dim=-1)
-    return torch.cat([turned, x[:, 1:]], dim=1)
+def _turn_first(x: Tensor, cos: Tensor, sin: Tensor) -> None:
+    """Turns the first head of [B, T, heads, D] where it lies; its even channels then come before its odd ones."""
+    even, odd = x[:, :, 0, 0::2], x[:, :, 0, 1::2]
+    x[:, :, 0] = torch.cat([even * cos - odd * sin, odd * cos + even * sin], dim=-1)
 
 
 def load_dit(folder: Path, *, dtype: torch.dtype, device: torch.device) -> FlowTransformer:
