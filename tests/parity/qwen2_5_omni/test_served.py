@@ -80,7 +80,7 @@ def test_a_chat_with_two_pictures_and_a_sound_is_answered_as_in_process(served: 
 def test_a_voice_is_chosen_by_name_and_an_unknown_one_says_which_there_are(served: Served) -> None:
     body = {"messages": [{"role": "user", "content": "w9"}], "modalities": ["text", "audio"], "audio": {"voice": "Bea"}}
     answer = served.post(CHAT, {**body, "max_tokens": 3})
-    assert answer.status == 500
+    assert answer.status == 422
     assert "there is no voice 'Bea'" in answer.error
 
 
