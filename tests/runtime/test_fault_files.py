@@ -35,13 +35,13 @@ def run(folder: Path, *faults: str, header: str = HEADER, extra: tuple[str, ...]
         ("nan", "values that are not numbers, on purpose"),
         ("wrong_shape", "a result of the wrong shape, on purpose"),
         ("oom", "MemoryError: out of memory on purpose"),
-        ("hang", "no answer within 0.05 s, on purpose"),
+        ("hang", "no answer within 0.5 s, on purpose"),
     ],
 )
 def test_a_fault_at_a_unit_names_file_line_node_and_unit(
     do: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    header = HEADER.replace("unit_seconds: 5", "unit_seconds: 0.05") if do == "hang" else HEADER
+    header = HEADER.replace("unit_seconds: 5", "unit_seconds: 0.5") if do == "hang" else HEADER
     assert run(tmp_path, f"node: think, unit: 3, do: {do}", header=header) == 1
     error = capsys.readouterr().err.splitlines()[-1]
     place = speech().node("think").place
