@@ -18,6 +18,7 @@ from omniflow.experts.cosmos3_understanding import UnderstandingStack, text_conf
 from omniflow.experts.hf_folder import DIFFUSERS, diffusers_module, dtype_of, fill, folder_of, read_config, read_json
 from omniflow.experts.lean import CheckpointError, LeanDecoder
 from omniflow.experts.lean.rope import Rope
+from omniflow.experts.packed import pack_linears
 from omniflow.experts.scheduler_config import check_scheduler
 from omniflow.kv import KvArena
 from omniflow.roles import Latents, SequenceState, StepResult, TokenRows
@@ -89,7 +90,7 @@ def load_transformer(spec: Expert, cache: Cache | None) -> Cosmos3Transformer:
     _check(config, folder / "config.json")
     device, dtype = torch.device(spec.device), dtype_of(spec)
     hollow: Any = diffusers_module(folder, Cosmos3OmniTransformer, config)
-    model: Any = fill(hollow, folder, DIFFUSERS, spec).to(device)
+    model: Any = pack_linears(fill(hollow, folder, DIFFUSERS, spec).to(device))
     lean = text_config(model.config)
     arena = _arena(lean, cache, dtype, device)
     decoder = LeanDecoder(
