@@ -189,6 +189,7 @@ WAYS: Mapping[str, Way] = {
         params={"dtype": "float32", "max_tokens": "12"},
         requests=lambda: [{"messages": conversation(*PROMPTS[: i + 1])} for i in range(len(PROMPTS))],
     ),
+    "llama.score": Way(checkpoint="llama", params={"dtype": "float32"}, requests=tokens(97, "prompt", "tokens")),
     "llama.tokens": Way(
         checkpoint="llama", params={"dtype": "float32", "max_tokens": "12"}, requests=tokens(97, "tokens")
     ),
@@ -206,6 +207,7 @@ WAYS: Mapping[str, Way] = {
     "null.columns": Way(requests=prompts()),
     "null.frames": Way(requests=prompts()),
     "null.image": Way(requests=prompts()),
+    "null.score": Way(requests=tokens(300, "prompt", "tokens")),
     "null.speech": Way(params={"max_tokens": "24"}, requests=prompts()),
     "qwen2_5_omni.speech": Way(
         checkpoint="qwen2_5_omni", params=OMNI, requests=played_and_shown("w5 w9 w77", "w8", "w1 w2 w3 w99 w20 w33")
