@@ -1,4 +1,4 @@
-"""FLUX's attention in fewer passes over memory: queries and keys are normalized and turned as complex numbers."""
+"""FLUX's attention in fewer passes over memory."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
+
+from omniflow.experts.rotary import as_turns, norm_and_turn
 
 
 class _Heads(NamedTuple):
@@ -33,8 +35,7 @@ class FluxAttention:
     ) -> Tensor | tuple[Tensor, Tensor]:
         """[B, S, C] of one stream, or of the picture and of the text where they have layers of their own."""
         assert image_rotary_emb is not None
-        cosines, sines = image_rotary_emb
-        turns = torch.complex(cosines[:, ::2], sines[:, ::2])[:, None]
+        turns = as_turns(*image_rotary_emb)
         if encoder_hidden_states is None:
             return _attend(_picture_heads(attn, hidden_states, turns), attention_mask)
         length = encoder_hidden_states.shape[1]
@@ -47,22 +48,13 @@ class FluxAttention:
 
 def _picture_heads(attn: Any, x: Tensor, turns: Tensor) -> _Heads:
     q, k, v = (layer(x).unflatten(-1, (-1, attn.head_dim)) for layer in (attn.to_q, attn.to_k, attn.to_v))
-    return _Heads(_turn(q, attn.norm_q, turns), _turn(k, attn.norm_k, turns), v)
+    return _Heads(norm_and_turn(q, attn.norm_q, turns), norm_and_turn(k, attn.norm_k, turns), v)
 
 
 def _text_heads(attn: Any, x: Tensor, turns: Tensor) -> _Heads:
     layers = (attn.add_q_proj, attn.add_k_proj, attn.add_v_proj)
     q, k, v = (layer(x).unflatten(-1, (-1, attn.head_dim)) for layer in layers)
-    return _Heads(_turn(q, attn.norm_added_q, turns), _turn(k, attn.norm_added_k, turns), v)
-
-
-def _turn(x: Tensor, norm: nn.RMSNorm, turns: Tensor) -> Tensor:
-    """x [B, S, heads, D] with root mean square one over D, weighted, and its pairs turned by `turns` [S, 1, D / 2]."""
-    assert norm.eps is not None
-    length = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=torch.float32)
-    scaled = (x * norm.weight).float().mul_(torch.rsqrt(length.square_().div_(x.shape[-1]).add_(norm.eps)))
-    pairs = torch.view_as_complex(scaled.unflatten(-1, (-1, 2)))
-    return torch.view_as_real(pairs.mul_(turns)).flatten(-2).to(x.dtype)
+    return _Heads(norm_and_turn(q, attn.norm_added_q, turns), norm_and_turn(k, attn.norm_added_k, turns), v)
 
 
 def _attend(heads: _Heads, mask: Tensor | None) -> Tensor:

@@ -89,15 +89,16 @@ class Window:
     with its square. Padding may see anything, so that it stays finite; nobody sees it.
     """
 
-    def __init__(self, lengths: Sequence[int], block: int, behind: int, ahead: int, *, device: torch.device) -> None:
+    def __init__(self, lengths: Sequence[int], block: int, behind: int, ahead: int, *, like: Tensor) -> None:
         self.block, self.behind, self.ahead = block, behind, ahead
         num_blocks = -(-max(lengths) // block)
-        self.mask = None
+        self.mask: Tensor | None = None
         if behind or ahead or any(length != num_blocks * block for length in lengths):
             place = torch.arange(num_blocks * block).view(num_blocks, block)
             is_there = self._around(place < torch.tensor(lengths)[:, None, None])
             is_padding = ~is_there.any(dim=-1, keepdim=True)
-            self.mask = (is_there | is_padding).flatten(0, 1)[:, None, None].to(device)  # [B * N, 1, 1, seen]
+            unseen = ~(is_there | is_padding).flatten(0, 1)[:, None, None]  # [B * N, 1, 1, seen]
+            self.mask = like.new_zeros(unseen.shape).masked_fill_(unseen.to(like.device), -torch.inf)  # added to scores
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         """query, key, value and what is returned: [B, T, heads, D] for T whole blocks."""
@@ -112,10 +113,9 @@ class Window:
         """[B, N, block, ...] as [B, N, blocks that are seen * block, ...]; zeros beyond the ends."""
         if not (self.behind or self.ahead):
             return x
-        count = x.shape[1]
-        borders = [x.new_zeros(len(x), n, *x.shape[2:]) for n in (self.behind, self.ahead)]
-        wide = torch.cat([borders[0], x, borders[1]], dim=1)
-        return torch.cat([wide[:, i : i + count] for i in range(self.behind + 1 + self.ahead)], dim=2)
+        wide = F.pad(x, (0, 0) * (x.dim() - 2) + (self.behind, self.ahead))
+        neighbours = [wide[:, i : i + x.shape[1]] for i in range(self.behind + 1 + self.ahead)]
+        return torch.cat(neighbours, dim=2)
 
 
 class FlowAttention(nn.Module):
@@ -255,7 +255,7 @@ class FlowTransformer(nn.Module):
         time = self.time_embed(torch.tensor(times, dtype=torch.float32, device=x.device)).to(x.dtype)
         cos, sin = self._rotation(x)
         reaches = [self._reach(index) for index in range(self.config.layers)]
-        windows = {reach: Window(lengths, self.config.block, *reach, device=x.device) for reach in set(reaches)}
+        windows = {reach: Window(lengths, self.config.block, *reach, like=x) for reach in set(reaches)}
         for block, reach in zip(self.transformer_blocks, reaches, strict=True):
             x = block(x, time, cos, sin, windows[reach])
         scale, shift = self.norm_out(time)

@@ -12,9 +12,10 @@ from torch import Tensor, nn
 from omniflow.experts.hf_folder import DIFFUSERS, diffusers_module, dtype_of, fill, folder_of, read_config, read_json
 from omniflow.experts.hf_rows import by_shape, keep_rows_apart
 from omniflow.experts.lean import CheckpointError
-from omniflow.experts.packed import pack_linears
+from omniflow.experts.packed import PackedLinear, pack_linears, packs
 from omniflow.experts.pixels import ClipSize
 from omniflow.experts.scheduler_config import check_scheduler
+from omniflow.experts.wan_attention import WanAttention
 from omniflow.roles import Latents
 from omniflow_compiler.schedule import Cache, Expert
 
@@ -74,6 +75,18 @@ class WanTransformer:
         return list(-velocity.float())
 
 
+def _quicken(model: Any) -> nn.Module:
+    """Large blocks have this package's attention, and GELU in the pass of the layer before it."""
+    for block in model.blocks:
+        if packs(block.attn1.to_q):
+            block.attn1.set_processor(WanAttention())
+            block.attn2.set_processor(WanAttention())
+        if packs(block.ffn.net[0].proj):
+            block.ffn.net[0] = PackedLinear(block.ffn.net[0].proj, "gelu_tanh")
+    whole: nn.Module = model
+    return whole
+
+
 def _sees_vectors(name: str) -> bool:
     """Layers over one patch or one vector per request."""
     return name in ("patch_embedding", "condition_embedder")
@@ -94,7 +107,7 @@ def load_transformer(spec: Expert, _cache: Cache | None) -> WanTransformer:
     module = fill(diffusers_module(folder, WanTransformer3DModel, config), folder, DIFFUSERS, spec)
     device = torch.device(spec.device)
     return WanTransformer(
-        keep_rows_apart(pack_linears(module.to(device)), _sees_vectors, device),
+        keep_rows_apart(pack_linears(_quicken(module.to(device))), _sees_vectors, device),
         channels=int(config.get("in_channels", 16)),
         size=ClipSize(
             scale=int(vae.get("scale_factor_spatial", 8)),
