@@ -5,7 +5,7 @@
 CPU time of the engine's thread, so that other load on the machine does not count. `experts` is what passes inside
 `expert.step` and inside ops, `loop` the rest of `execute` (building rows, choosing tokens), `engine` all other things:
 collecting, batching, folding, channels, outlets, and starting and ending the requests. What the stopwatches themselves
-cost, some 2 us a use, is measured first and taken off. The budget is for engine and loop together: 50 us per unit at
+cost is measured first and taken off. The budget is for engine and loop together: 50 us per unit at
 width 1, 10 us at width 32, and no more per unit with 10,000 requests queued than with one.
 """
 

@@ -33,7 +33,7 @@ class Deadlines:
         if request_id not in self._at:
             return
         with self._lock:
-            del self._at[request_id]
+            self._at.pop(request_id, None)  # another thread may have been here
             if len(self._heap) > 2 * len(self._at) + SLACK:
                 self._heap = [(at, request) for request, at in self._at.items()]
                 heapq.heapify(self._heap)

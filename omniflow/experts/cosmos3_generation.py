@@ -17,6 +17,7 @@ from omniflow.kv import KvArena
 from omniflow.roles import Latents
 
 TRAIN_STEPS = 1000
+MOST_SECONDS = 3600  # of sound
 VIDEO, SOUND = "latents", "sound"
 
 
@@ -186,9 +187,6 @@ class Generation:
 
 def _shape(row: _Row) -> tuple[Any, ...]:
     return row.latent.shape, None if row.sound is None else row.sound.shape
-
-
-MOST_SECONDS = 3600  # of sound
 
 
 def _rate(conditions: Mapping[str, Any]) -> float:

@@ -13,7 +13,7 @@ from omniflow.experts.flux_attention import FluxAttention
 from omniflow.experts.hf_folder import DIFFUSERS, diffusers_module, dtype_of, fill, folder_of, read_config
 from omniflow.experts.hf_rows import by_shape, keep_rows_apart
 from omniflow.experts.lean import CheckpointError
-from omniflow.experts.packed import PackedLinear, pack_linears, packs
+from omniflow.experts.packed import PackedLinear, pack_feed_forward, pack_linears, packs
 from omniflow.experts.pixels import whole_pixels
 from omniflow.experts.scheduler_config import check_scheduler
 from omniflow.roles import Latents
@@ -120,18 +120,15 @@ def _sees_vectors(name: str) -> bool:
     return name == "time_text_embed" or re.search(r"norm(1|1_context|_out)?\.linear$", name) is not None
 
 
-def _quicken(model: Any) -> nn.Module:
-    """Blocks with this package's attention, and with GELU in the pass of the layer before it where that is packed."""
+def _quicken(model: Any) -> None:
+    """Gives blocks this package's attention, and GELU in the pass of the layer before it where that is packed."""
     model.set_attn_processor(FluxAttention())
     for block in model.transformer_blocks:
-        for part in (block.ff, block.ff_context):
-            if packs(part.net[0].proj):
-                part.net[0] = PackedLinear(part.net[0].proj, "gelu_tanh")
+        pack_feed_forward(block.ff)
+        pack_feed_forward(block.ff_context)
     for block in model.single_transformer_blocks:
         if packs(block.proj_mlp):
-            block.proj_mlp, block.act_mlp = PackedLinear(block.proj_mlp, "gelu_tanh"), nn.Identity()
-    whole: nn.Module = model
-    return whole
+            block.proj_mlp, block.act_mlp = PackedLinear(block.proj_mlp, gelu=True), nn.Identity()
 
 
 def load_transformer(spec: Expert, _cache: Cache | None) -> FluxTransformer:
@@ -147,8 +144,9 @@ def load_transformer(spec: Expert, _cache: Cache | None) -> FluxTransformer:
         raise CheckpointError(f"{folder / 'config.json'}: patch_size and out_channels are supported as FLUX has them")
     module = fill(diffusers_module(folder, FluxTransformer2DModel, config), folder, DIFFUSERS, spec)
     device = torch.device(spec.device)
+    _quicken(module.to(device))
     return FluxTransformer(
-        keep_rows_apart(pack_linears(_quicken(module.to(device))), _sees_vectors, device),
+        keep_rows_apart(pack_linears(module), _sees_vectors, device),
         channels=int(config.get("in_channels", 64)) // PATCH**2,
         scale=2 ** (len(blocks) - 1),
         embeds_guidance=bool(config.get("guidance_embeds", False)),

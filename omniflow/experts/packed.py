@@ -6,31 +6,21 @@ adds a row's terms up in one order at any height but one, so rows of many reques
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any
 
-import torch
 from torch import Tensor, nn
 
-_ROWS = 64  # for which the layout is chosen
-_LEAST = 64 * 1024  # elements; a smaller weight lies in the processor's cache in any layout
-Activation = Literal["none", "gelu_tanh"]
+from omniflow.experts.lean import linear
 
 
 class PackedLinear(nn.Module):
-    """nn.Linear for inference on a CPU, and what follows it: y = act(x @ weight.T + bias), x [..., K], y [..., N].
+    """nn.Linear for inference on a CPU, with tanh-approximated GELU behind it or not: x [..., K] to [..., N]."""
 
-    The call is the one that TorchInductor emits for frozen weights (torch/_inductor/mkldnn_lowerings.py).
-    """
-
-    weight: Tensor
-
-    def __init__(self, linear: nn.Linear, activation: Activation = "none") -> None:
+    def __init__(self, layer: nn.Linear, *, gelu: bool = False) -> None:
         super().__init__()
-        self.columns = linear.in_features
-        weight = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach(), _ROWS)
-        self.register_buffer("weight", weight, persistent=False)
-        self.bias = linear.bias
-        self._act, self._way = ("gelu", "tanh") if activation == "gelu_tanh" else ("none", "")
+        self.columns = layer.in_features
+        self.weight = layer.weight.new_empty(0)  # which models ask for their dtype
+        self._product = linear.PackedLinear(layer.weight.detach(), layer.bias, gelu=gelu)
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., N]. A single row has a twin beside it: alone it would be summed in another order."""
@@ -39,16 +29,10 @@ class PackedLinear(nn.Module):
             return self._product(twins)[:1].view(*x.shape[:-1], -1)
         return self._product(x)
 
-    def _product(self, x: Tensor) -> Tensor:
-        found: Tensor = torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, self._act, [], self._way)
-        return found
 
-
-def packs(linear: nn.Linear) -> bool:
+def packs(layer: nn.Linear) -> bool:
     """Whether it pays and can be done: a large weight in float32 or bfloat16, on a CPU with oneDNN."""
-    weight = linear.weight
-    known = weight.device.type == "cpu" and weight.dtype in (torch.float32, torch.bfloat16)
-    return known and weight.numel() >= _LEAST and torch.backends.mkldnn.is_available()
+    return linear.pays_to_pack(layer.weight)
 
 
 def pack_linears(module: nn.Module) -> nn.Module:
@@ -56,8 +40,16 @@ def pack_linears(module: nn.Module) -> nn.Module:
     made: dict[int, PackedLinear] = {}
     for name, child in list(module.named_modules(remove_duplicate=False)):
         if type(child) is nn.Linear and packs(child):
-            module.set_submodule(name, made.setdefault(id(child.weight), PackedLinear(child)))
+            key = id(child.weight)
+            made[key] = made.get(key) or PackedLinear(child)
+            module.set_submodule(name, made[key])
     return module
+
+
+def pack_feed_forward(part: Any) -> None:
+    """The FeedForward of diffusers with its first layer and the GELU behind it in one pass, where that is packed."""
+    if packs(part.net[0].proj):
+        part.net[0] = PackedLinear(part.net[0].proj, gelu=True)
 
 
 def is_packed(module: nn.Module) -> bool:

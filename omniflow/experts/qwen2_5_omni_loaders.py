@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
-
 import torch
 
+from omniflow.experts.checkpoint_part import part_dtype, part_folder
 from omniflow.experts.qwen2_5_omni_audio import AudioTower, load_audio
 from omniflow.experts.qwen2_5_omni_bigvgan import BigVgan, load_bigvgan
 from omniflow.experts.qwen2_5_omni_dit import FlowTransformer, load_dit
@@ -16,7 +14,6 @@ from omniflow.experts.qwen2_5_omni_vision import VisionTower, load_vision
 from omniflow.experts.qwen2_5_omni_voices import Voices, load_voices
 from omniflow_compiler.schedule import Cache, Expert
 
-DTYPES: Mapping[str, torch.dtype] = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 UNCACHED_BYTES, BLOCK_TOKENS = 64 * 1024 * 1024, 16  # for keys and values when the card names no cache
 
 
@@ -24,7 +21,7 @@ def thinker(spec: Expert, cache: Cache | None) -> Thinker:
     """Its keys and values fill the card's cache."""
     num_bytes, block = _cache(cache)
     return load_thinker(
-        _folder(spec), dtype=_dtype(spec), device=_device(spec), cache_bytes=num_bytes, block_tokens=block
+        part_folder(spec), dtype=part_dtype(spec), device=_device(spec), cache_bytes=num_bytes, block_tokens=block
     )
 
 
@@ -32,50 +29,38 @@ def talker(spec: Expert, cache: Cache | None) -> Talker:
     """Its keys and values fill the card's cache."""
     num_bytes, block = _cache(cache)
     return load_talker(
-        _folder(spec), dtype=_dtype(spec), device=_device(spec), cache_bytes=num_bytes, block_tokens=block
+        part_folder(spec), dtype=part_dtype(spec), device=_device(spec), cache_bytes=num_bytes, block_tokens=block
     )
 
 
 def audio(spec: Expert, _cache: Cache | None) -> AudioTower:
     """Has no attributes."""
-    return load_audio(_folder(spec), dtype=_dtype(spec), device=_device(spec))
+    return load_audio(part_folder(spec), dtype=part_dtype(spec), device=_device(spec))
 
 
 def vision(spec: Expert, _cache: Cache | None) -> VisionTower:
     """Has no attributes."""
-    return load_vision(_folder(spec), dtype=_dtype(spec), device=_device(spec))
+    return load_vision(part_folder(spec), dtype=part_dtype(spec), device=_device(spec))
 
 
 def voices(spec: Expert, _cache: Cache | None) -> Voices:
     """Always float32."""
-    return load_voices(_folder(spec), device=_device(spec))
+    return load_voices(part_folder(spec), device=_device(spec))
 
 
 def speaker(spec: Expert, _cache: Cache | None) -> SpeakerEncoder:
     """Has no attributes."""
-    return load_speaker(_folder(spec), dtype=_dtype(spec), device=_device(spec))
+    return load_speaker(part_folder(spec), dtype=part_dtype(spec), device=_device(spec))
 
 
 def dit(spec: Expert, _cache: Cache | None) -> FlowTransformer:
     """Has no attributes."""
-    return load_dit(_folder(spec), dtype=_dtype(spec), device=_device(spec))
+    return load_dit(part_folder(spec), dtype=part_dtype(spec), device=_device(spec))
 
 
 def bigvgan(spec: Expert, _cache: Cache | None) -> BigVgan:
     """Has no attributes."""
-    return load_bigvgan(_folder(spec), dtype=_dtype(spec), device=_device(spec))
-
-
-def _folder(spec: Expert) -> Path:
-    if spec.source is None or spec.source.startswith("$"):
-        raise ValueError("it needs the folder of a checkpoint: --set weights=FOLDER")
-    return Path(spec.source)
-
-
-def _dtype(spec: Expert) -> torch.dtype:
-    if spec.dtype not in DTYPES:
-        raise ValueError(f"dtype {spec.dtype} is not one of {', '.join(DTYPES)}")
-    return DTYPES[spec.dtype]
+    return load_bigvgan(part_folder(spec), dtype=part_dtype(spec), device=_device(spec))
 
 
 def _device(spec: Expert) -> torch.device:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from omniflow.experts.checkpoint_part import part_dtype, part_folder
 from omniflow.experts.lean import CheckpointError
 from omniflow.experts.qwen3_omni_audio import AudioTower, load_audio
 from omniflow.experts.qwen3_omni_code2wav import Code2Wav, load_code2wav
@@ -18,7 +18,6 @@ from omniflow.experts.qwen3_omni_text import Thinker, load_thinker
 from omniflow.experts.qwen3_omni_vision import VisionTower, load_vision
 from omniflow_compiler.schedule import Cache, Expert
 
-DTYPES: Mapping[str, torch.dtype] = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 UNCACHED_BYTES, BLOCK_TOKENS = 64 * 1024 * 1024, 16  # for keys and values when the card names no cache
 
 
@@ -46,7 +45,7 @@ def thinker(spec: Expert, cache: Cache | None) -> Thinker:
     """Its keys and values fill the card's cache."""
     num_bytes, block = _cache(cache)
     return load_thinker(
-        _folder(spec), dtype=_dtype(spec), device=_device(spec), cache_bytes=num_bytes, block_tokens=block
+        part_folder(spec), dtype=part_dtype(spec), device=_device(spec), cache_bytes=num_bytes, block_tokens=block
     )
 
 
@@ -54,7 +53,7 @@ def talker(spec: Expert, cache: Cache | None) -> Talker:
     """Its keys and values fill the card's cache."""
     num_bytes, block = _cache(cache)
     return load_talker(
-        _folder(spec), dtype=_dtype(spec), device=_device(spec), cache_bytes=num_bytes, block_tokens=block
+        part_folder(spec), dtype=part_dtype(spec), device=_device(spec), cache_bytes=num_bytes, block_tokens=block
     )
 
 
@@ -62,44 +61,32 @@ def predictor(spec: Expert, cache: Cache | None) -> Predictor:
     """Its keys and values fill the card's cache."""
     num_bytes, block = _cache(cache)
     return load_predictor(
-        _folder(spec), dtype=_dtype(spec), device=_device(spec), cache_bytes=num_bytes, block_tokens=block
+        part_folder(spec), dtype=part_dtype(spec), device=_device(spec), cache_bytes=num_bytes, block_tokens=block
     )
 
 
 def audio(spec: Expert, _cache: Cache | None) -> AudioTower:
     """Has no attributes."""
-    return load_audio(_folder(spec), dtype=_dtype(spec), device=_device(spec))
+    return load_audio(part_folder(spec), dtype=part_dtype(spec), device=_device(spec))
 
 
 def vision(spec: Expert, _cache: Cache | None) -> VisionTower:
     """Has no attributes."""
-    return load_vision(_folder(spec), dtype=_dtype(spec), device=_device(spec))
+    return load_vision(part_folder(spec), dtype=part_dtype(spec), device=_device(spec))
 
 
 def code2wav(spec: Expert, _cache: Cache | None) -> Code2Wav:
     """Has no attributes."""
-    return load_code2wav(_folder(spec), dtype=_dtype(spec), device=_device(spec))
+    return load_code2wav(part_folder(spec), dtype=part_dtype(spec), device=_device(spec))
 
 
 def voices(spec: Expert, _cache: Cache | None) -> Voices:
     """Reads config.json only. Errors: CheckpointError."""
-    folder = _folder(spec)
+    folder = part_folder(spec)
     ids = read_section(folder, "talker_config").get("speaker_id")
     if not isinstance(ids, dict) or any(not isinstance(code, int) or code < 0 for code in ids.values()):
         raise CheckpointError(f"{folder / 'config.json'}: talker_config.speaker_id must name voices and their codes")
     return Voices(ids)
-
-
-def _folder(spec: Expert) -> Path:
-    if spec.source is None or spec.source.startswith("$"):
-        raise ValueError("it needs the folder of a checkpoint: --set weights=FOLDER")
-    return Path(spec.source)
-
-
-def _dtype(spec: Expert) -> torch.dtype:
-    if spec.dtype not in DTYPES:
-        raise ValueError(f"dtype {spec.dtype} is not one of {', '.join(DTYPES)}")
-    return DTYPES[spec.dtype]
 
 
 def _device(spec: Expert) -> torch.device:

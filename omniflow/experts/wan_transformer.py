@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from omniflow.experts.hf_folder import DIFFUSERS, diffusers_module, dtype_of, fill, folder_of, read_config, read_json
 from omniflow.experts.hf_rows import by_shape, keep_rows_apart
 from omniflow.experts.lean import CheckpointError
-from omniflow.experts.packed import PackedLinear, pack_linears, packs
+from omniflow.experts.packed import pack_feed_forward, pack_linears, packs
 from omniflow.experts.pixels import ClipSize
 from omniflow.experts.scheduler_config import check_scheduler
 from omniflow.experts.wan_attention import WanAttention
@@ -75,16 +75,13 @@ class WanTransformer:
         return list(-velocity.float())
 
 
-def _quicken(model: Any) -> nn.Module:
-    """Large blocks have this package's attention, and GELU in the pass of the layer before it."""
+def _quicken(model: Any) -> None:
+    """Gives large blocks this package's attention, and GELU in the pass of the layer before it."""
     for block in model.blocks:
         if packs(block.attn1.to_q):
             block.attn1.set_processor(WanAttention())
             block.attn2.set_processor(WanAttention())
-        if packs(block.ffn.net[0].proj):
-            block.ffn.net[0] = PackedLinear(block.ffn.net[0].proj, "gelu_tanh")
-    whole: nn.Module = model
-    return whole
+        pack_feed_forward(block.ffn)
 
 
 def _sees_vectors(name: str) -> bool:
@@ -106,8 +103,9 @@ def load_transformer(spec: Expert, _cache: Cache | None) -> WanTransformer:
     vae = read_config(root / "vae", key="_class_name", kind="AutoencoderKLWan")
     module = fill(diffusers_module(folder, WanTransformer3DModel, config), folder, DIFFUSERS, spec)
     device = torch.device(spec.device)
+    _quicken(module.to(device))
     return WanTransformer(
-        keep_rows_apart(pack_linears(_quicken(module.to(device))), _sees_vectors, device),
+        keep_rows_apart(pack_linears(module), _sees_vectors, device),
         channels=int(config.get("in_channels", 16)),
         size=ClipSize(
             scale=int(vae.get("scale_factor_spatial", 8)),

@@ -25,6 +25,14 @@ def run_step(expert: Autoregressor, units: Sequence[Unit]) -> list[Step | BadRes
     guided = [i for i, unit in enumerate(units) if unit.state.beside is not None]
     if guided:
         rows += [_row_beside(rows[i], units[i].state.beside) for i in guided]
+    results = forward(expert, rows)
+    if guided:
+        results = _guided(units, guided, results)
+    return _choose(expert, units, rows, results)
+
+
+def forward(expert: Autoregressor, rows: Sequence[TokenRows]) -> Sequence[StepResult]:
+    """A result per row. An expert that raises, or gives too few, has cached nothing. Errors: whatever it raises."""
     before = [row.sequence.num_cached for row in rows]
     try:
         results = expert.step(rows)
@@ -34,9 +42,7 @@ def run_step(expert: Autoregressor, units: Sequence[Unit]) -> list[Step | BadRes
         for row, cached in zip(rows, before, strict=True):
             row.sequence.num_cached = cached
         raise
-    if guided:
-        results = _guided(units, guided, results)
-    return _choose(expert, units, rows, results)
+    return results
 
 
 def _row_beside(row: TokenRows, sequence: SequenceState) -> TokenRows:

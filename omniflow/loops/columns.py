@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from omniflow.roles import Autoregressor
+from omniflow_compiler.codebooks import OF_SINGLE_IDS
 
-OF_SINGLE_IDS = ("stop", "stop_frame", "min_tokens", "repetition_penalty")
 NEUTRAL = {"repetition_penalty": 1.0}
 
 

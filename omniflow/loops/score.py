@@ -9,12 +9,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from omniflow.loops.ar_decode import POOL
+from omniflow.loops.ar_step import forward
 from omniflow.loops.base import BadResult, Done, Emit, Loop, Start, Unit, Wait
 from omniflow.loops.checks import NOT_FINITE, are_finite
 from omniflow.pool import Pool
 from omniflow.roles import Autoregressor, SequenceState, StepResult, TokenRows
 
-POOL = "cache"  # what a sequence waits for while its expert has no room
 POSITIONS = 128  # in one unit at most: each has a row of logits
 
 
@@ -71,16 +72,7 @@ class Score(Loop[Scoring]):
 
     def execute(self, expert: Autoregressor, units: Sequence[Unit]) -> list[Tensor | BadResult]:
         """One step of the expert over all sequences; the log-probabilities [n] of the ids behind those fed."""
-        rows = [_row(unit) for unit in units]
-        before = [row.sequence.num_cached for row in rows]
-        try:
-            results = expert.step(rows)
-            if len(results) != len(rows):
-                raise ValueError(f"{len(results)} results for {len(rows)} rows")
-        except BaseException:
-            for row, cached in zip(rows, before, strict=True):
-                row.sequence.num_cached = cached
-            raise
+        results = forward(expert, [_row(unit) for unit in units])
         found = [_behind(unit, result) for unit, result in zip(units, results, strict=True)]
         return [x if ok else BadResult(NOT_FINITE) for x, ok in zip(found, are_finite(found), strict=True)]
 

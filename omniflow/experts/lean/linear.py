@@ -36,13 +36,16 @@ class PackedLinear:
     The call is the one that TorchInductor emits for frozen weights (torch/_inductor/mkldnn_lowerings.py).
     """
 
-    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+    def __init__(self, weight: Tensor, bias: Tensor | None, *, gelu: bool = False) -> None:
+        """gelu: its tanh approximation follows in the same pass."""
         self._weight: Tensor = torch.ops.mkldnn._reorder_linear_weight(weight, 8)
         self._bias = bias
+        self._follows = ("gelu", "tanh") if gelu else ("none", "")
 
     def __call__(self, x: Tensor) -> Tensor:
         """[rows, N]."""
-        result: Tensor = torch.ops.mkldnn._linear_pointwise(x, self._weight, self._bias, "none", [], "")
+        name, way = self._follows
+        result: Tensor = torch.ops.mkldnn._linear_pointwise(x, self._weight, self._bias, name, [], way)
         return result
 
 
@@ -108,13 +111,18 @@ def takes_int4(weight: Tensor) -> bool:
 _PACK_FROM_ELEMENTS = 64 * 1024
 
 
+def pays_to_pack(weight: Tensor) -> bool:
+    """Whether a weight is large, and oneDNN is there for its device and dtype."""
+    known = weight.device.type == "cpu" and weight.dtype in (torch.float32, torch.bfloat16)
+    return known and weight.numel() >= _PACK_FROM_ELEMENTS and torch._C._has_mkldnn
+
+
 def prepare(weight: Tensor, bias: Tensor | None, *, quantize: Quantize = "none") -> Linear:
     """The linear layer to use for a weight [N, K] where it lies, in its dtype, or in fewer bits where that can be."""
     if quantize == "int8":
         return Int8Linear(weight, bias)
     if quantize == "int4" and takes_int4(weight):
         return Int4Linear(weight, bias)
-    packs = weight.device.type == "cpu" and weight.dtype in (torch.float32, torch.bfloat16)
-    if packs and weight.numel() >= _PACK_FROM_ELEMENTS and torch._C._has_mkldnn:
+    if pays_to_pack(weight):
         return PackedLinear(weight, bias)
     return PlainLinear(weight, bias)
