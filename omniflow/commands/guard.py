@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import errno
 import os
 import signal
@@ -31,12 +32,14 @@ def guarded(command: Callable[[], object]) -> None:
 
 
 def leave_when_interrupted() -> None:
-    """From now on Ctrl-C ends the process with one line, wherever it is: in an import, too, or at its very end.
+    """From now on Ctrl-C ends the process with one line, wherever it is, in an import too.
 
-    A process that was started to ignore it goes on doing so.
+    Once all is done it changes nothing any more: Python, as it ends, would let it kill. A process that was started to
+    ignore it goes on doing so.
     """
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _leave)
+        atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
 
 
 def open_what_is_closed() -> None:

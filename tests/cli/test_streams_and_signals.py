@@ -36,6 +36,14 @@ class Interrupting:
 from omniflow.__main__ import main
 sys.meta_path.insert(0, Interrupting())
 main()"""
+INTERRUPTED_AT_THE_END = """import os, signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from omniflow.commands.guard import leave_when_interrupted
+leave_when_interrupted()
+class Last:
+    def __del__(self, kill=os.kill, process=os.getpid(), number=signal.SIGINT):
+        kill(process, number)
+last = Last()"""
 SPEC = str(ROOT / "specs" / "null" / "speech.program.yaml")
 RUN = ["run", SPEC, "--input", "prompt=Hello there", "--out"]
 MADE = ["audio.wav", "run.json", "text.txt", "trace.json"]
@@ -140,3 +148,8 @@ def test_ctrl_c_while_something_is_imported_ends_with_one_line(imports: int, env
         env=environment, capture_output=True, text=True,
     )  # fmt: skip
     assert (process.returncode, process.stderr) == (130, "omniflow: interrupted\n")
+
+
+def test_ctrl_c_when_all_is_done_changes_nothing(environment: dict[str, str]) -> None:
+    process = subprocess.run([sys.executable, "-c", INTERRUPTED_AT_THE_END], env=environment, capture_output=True)
+    assert (process.returncode, process.stderr) == (0, b"")
