@@ -1,11 +1,12 @@
 """Real architectures at random weights, beside the libraries they come from: requests a second and time to first sound.
 
-    python benchmarks/families.py [--families qwen3_omni,csm] [--sizes tiny,mid] [--repeats 3] [--json FILE]
+    python benchmarks/families.py [--families csm,wan] [--sizes tiny,mid] [--repeats 3] [--threads N] [--json FILE]
 
-Both sides load the same checkpoint and answer the same requests, alternating. The peer serves one request after
-another, as its `generate` or pipeline does; OmniFlow gets all requests at once. Figures are medians. Gates: twice the
-requests a second at 8, the first sound five times earlier at 1. Where the peer is so close to what the machine can do
-that nobody could be twice as fast with the same products, the line says how many times would be the end.
+Both sides load the same checkpoint and answer the same requests, alternating, with all cores unless --threads says
+otherwise. The peer serves one request after another, as its `generate` or pipeline does; OmniFlow gets all requests at
+once. Figures are medians. Gates: twice the requests a second at 8, the first sound five times earlier at 1. Where the
+peer is so close to what the machine can do that nobody could be twice as fast with the same products, the line says how
+many times would be the end.
 """
 
 from __future__ import annotations
@@ -38,12 +39,13 @@ def main() -> None:
     parser.add_argument("--families", default=",".join(CONTESTS))
     parser.add_argument("--sizes", default="tiny,mid")
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="that both sides compute with")
     parser.add_argument("--json", help="where to write the figures")
     options = parser.parse_args()
-    torch.set_num_threads(1)
+    torch.set_num_threads(options.threads)
     rate = product_rate()
-    print(f"matrix products at up to {rate / 1e9:.0f} billion operations a second", flush=True)
-    report: dict[str, Any] = {"product_rate": rate}
+    print(f"{options.threads} threads, products at up to {rate / 1e9:.0f} billion operations a second", flush=True)
+    report: dict[str, Any] = {"threads": options.threads, "product_rate": rate}
     for name in options.families.split(","):
         for size in options.sizes.split(","):
             with tempfile.TemporaryDirectory() as folder:
