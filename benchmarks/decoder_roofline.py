@@ -11,6 +11,10 @@ from workload import Request
 
 from omniflow.experts.lean import LeanConfig
 
+LAYER_BYTES = {"float32": 4.0, "bfloat16": 2.0, "int8": 1.0, "int4": 0.5 + 4 / 32}  # per weight; int4: with its groups
+HEAD_BYTES = {**LAYER_BYTES, "int4": 1.0}
+CACHE_BYTES = {"float32": 4, "bfloat16": 2, "int8": 2, "int4": 2}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
@@ -35,7 +39,7 @@ class Limit:
 
 
 def measure() -> Machine:
-    """Best of several runs: sums over half a gigabyte, and square products of 1,536. int4 is multiplied as bfloat16."""
+    """Best of several runs: sums over half a gigabyte, and square products of 1,536. int4 is multiplied as int8."""
     big = torch.ones(128 * 2**20)
     bandwidth = big.numel() * 4 / _best(lambda: big.sum(), 7)
     rates = {}
@@ -44,7 +48,7 @@ def measure() -> Machine:
         rates[str(dtype).removeprefix("torch.")] = 2 * 1536**3 / _best(lambda a=a: a @ a, 7)
     whole = torch.randint(-127, 128, (1536, 1536), dtype=torch.int8)
     rates["int8"] = 2 * 1536**3 / _best(lambda: torch._int_mm(whole, whole), 7)
-    rates["int4"] = rates["bfloat16"]
+    rates["int4"] = rates["int8"]
     return Machine(bandwidth=bandwidth, rates=rates)
 
 
@@ -60,15 +64,16 @@ def _best(run: Callable[[], object], repeats: int) -> float:
 def limit(machine: Machine, config: LeanConfig, dtype: str, *, width: int, context: int) -> Limit:
     """One decode step of a dense shape: every matrix once, the head included, and the KV of all sequences.
 
-    dtype: float32, bfloat16, int8 or int4, how the matrices are held; KV is bfloat16 unless all is float32.
+    dtype: float32, bfloat16, int8 or int4, how the matrices are held, the head at int4 as int8; KV is bfloat16 unless
+    all is float32.
     """
     query, key = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
     per_layer = config.hidden_size * (2 * query + 2 * key + 3 * config.intermediate_size)
-    weights = config.num_layers * per_layer + config.vocab_size * config.hidden_size
+    layers, head = config.num_layers * per_layer, config.vocab_size * config.hidden_size
     cached = config.num_layers * 2 * key * context * width
     attention = config.num_layers * 2 * query * context * width
-    size, cache_size = {"float32": (4, 4), "bfloat16": (2, 2), "int8": (1, 2), "int4": (0.5, 2)}[dtype]
-    bytes_read, operations = int(size * weights + cache_size * cached), 2 * (weights * width + attention)
+    bytes_read = int(LAYER_BYTES[dtype] * layers + HEAD_BYTES[dtype] * head + CACHE_BYTES[dtype] * cached)
+    operations = 2 * ((layers + head) * width + attention)
     return Limit(
         bytes_read=bytes_read,
         operations=operations,

@@ -70,6 +70,7 @@ def _ours(layers: int, rows: Sequence[int]) -> list[tuple[str, list[Callable[[],
         forms[:0] = [
             ("bfloat16, native step", torch.bfloat16, "none", True),
             ("int8, native step", torch.bfloat16, "int8", True),
+            ("int4, native step", torch.bfloat16, "int4", True),
         ]
     return [(name, [_step(layers, *form, count) for count in rows]) for name, *form in forms]  # type: ignore[arg-type]
 

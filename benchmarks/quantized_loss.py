@@ -21,7 +21,7 @@ from omniflow.roles import TokenRows
 from omniflow.verification.quantized import divergence
 from omniflow.weights import prepare
 
-FORMS: tuple[tuple[lean.Quantize, bool], ...] = (("int8", True), ("int8", False), ("int4", True))
+FORMS: tuple[tuple[lean.Quantize, bool], ...] = (("int8", True), ("int8", False), ("int4", True), ("int4", False))
 TEXT = Path(__file__).with_name("passages.txt")
 
 

@@ -24,11 +24,16 @@ _Floats = ctypes.c_void_p
 
 
 class Kind(IntEnum):
-    """How weights are held. int8: symmetric per output row, activations as they come, per token and 64 columns."""
+    """How weights are held.
+
+    int8: symmetric per output row; int4: a scale and a least weight per output row and 32 columns, the head as int8.
+    With both, activations are int8 as they come, symmetric per token and 64 columns.
+    """
 
     FLOAT32 = 0
     BFLOAT16 = 1
     INT8 = 2
+    INT4 = 3
 
 
 class NativeShape(ctypes.Structure):

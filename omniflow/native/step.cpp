@@ -11,7 +11,7 @@
 
 #include "attention.h"
 #include "barrier.h"
-#include "matrix.h"
+#include "product.h"
 
 namespace omniflow {
 
@@ -99,7 +99,7 @@ template <class T> static void grow(std::vector<T> &v, int64_t size) {
 class Run {
 public:
   Run(Model &model, const Step &step, Barrier &everyone)
-      : m(model), s(step), w(model.space), meeting(everyone), kind((Kind)model.shape.kind), hidden(model.shape.hidden),
+      : m(model), s(step), w(model.space), meeting(everyone), kind(activation_kind((Kind)model.shape.kind)), hidden(model.shape.hidden),
         inner(model.shape.inner), head_dim(model.shape.head_dim), kv_heads(model.shape.kv_heads),
         group(model.shape.heads / model.shape.kv_heads), width((model.shape.heads + 2 * kv_heads) * head_dim),
         qkv_stride((width + kPairRows - 1) / kPairRows * kPairRows), attended(model.shape.heads * head_dim) {}
@@ -136,7 +136,7 @@ private:
   const Step &s;
   Workspace &w;
   Barrier &meeting;
-  const Kind kind;
+  const Kind kind; // of the activations
   const int64_t hidden, inner, head_dim, kv_heads, group, width, qkv_stride, attended;
   bool has_chunks = false;
   int me = 0, all = 1;
@@ -355,8 +355,10 @@ void omniflow_add_layer(Model *m, const LayerSource *from) {
 }
 
 void omniflow_finish(Model *m, const float *norm, const float *head) {
+  // The head is read once per token but decides it: at int4 it keeps eight bits.
+  const Kind kind = activation_kind((Kind)m->shape.kind);
   m->norm = copied(norm, m->shape.hidden);
-  if (head != nullptr) m->head = pack((Kind)m->shape.kind, head, nullptr, m->shape.vocab, m->shape.hidden, false);
+  if (head != nullptr) m->head = pack(kind, head, nullptr, m->shape.vocab, m->shape.hidden, false);
 }
 
 void omniflow_step(Model *m, const Step *step) {

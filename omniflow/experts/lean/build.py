@@ -21,6 +21,8 @@ from omniflow.experts.lean.weights import WeightReader
 from omniflow.kv import KvArena
 from omniflow.native.binding import Kind, load_native
 
+_KINDS: Mapping[Quantize, Kind] = {"int8": Kind.INT8, "int4": Kind.INT4}
+
 
 def load(
     folder: Path,
@@ -76,7 +78,8 @@ def from_source(
 
     native: use the native step where it can be built (CPU, dense shapes) instead of plain torch. quantize, which
     changes results and needs a CPU and a dense shape: `int8` holds all matrices as int8 and quantises activations per
-    token; `int4` holds the layers' matrices as int4 in groups of 32 columns, in plain torch.
+    token; `int4` holds the layers' matrices as int4 in groups of 32 columns, and natively the head and activations as
+    int8.
     """
     if dtype not in (torch.float32, torch.bfloat16):
         raise CheckpointError(f"{source.place}: dtype {dtype} is not supported, only float32 and bfloat16")
@@ -113,10 +116,10 @@ def _stack(
     if quantize != "none" and (device.type != "cpu" or config.moe is not None):
         raise CheckpointError(f"{place}: {quantize} weights need a CPU and a dense shape")
     library = load_native() if native and device.type == "cpu" and NativeStack.supports(config) else None
-    if library is None or quantize == "int4":
+    if library is None:
         return TorchStack(config, quantize=quantize)
     plain = Kind.BFLOAT16 if dtype == torch.bfloat16 else Kind.FLOAT32
-    return NativeStack(config, library, kind=Kind.INT8 if quantize == "int8" else plain)
+    return NativeStack(config, library, kind=_KINDS.get(quantize, plain))
 
 
 def _fill(stack: Stack, reader: WeightReader, config: LeanConfig, embed: Tensor | None) -> Stack:

@@ -61,6 +61,11 @@ WIDE = LeanConfig(
 )
 
 
+KINDS: list[dict[str, Any]] = [
+    {"dtype": torch.float32}, {"dtype": torch.bfloat16}, {"quantize": "int8"}, {"quantize": "int4"}
+]  # fmt: skip
+
+
 def _logits(decoder: LeanDecoder, ids: torch.Tensor, chunks: list[int], beside: int = 0) -> torch.Tensor:
     """Logits of the last position, the ids given in chunks, beside rows of other sequences."""
     states = [decoder.open({}, max_positions=64) for _ in range(1 + beside)]
@@ -92,15 +97,15 @@ def test_native_and_torch_give_the_same_ids_and_logits(config: LeanConfig) -> No
 
 
 @needs_native
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("config", [ODD, WIDE])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_rows_bits_do_not_depend_on_its_neighbours_nor_on_chunks(
-    config: LeanConfig, dtype: torch.dtype, threads: int
+    config: LeanConfig, kind: dict[str, Any], threads: int
 ) -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
-    decoder = random(config, 0, dtype=dtype)
+    decoder = random(config, 0, **kind)
     ids = prompts(5)[4]
     whole = _logits(decoder, ids, [23])
     assert torch.equal(whole, _logits(decoder, ids, [1] * 23))
@@ -209,7 +214,7 @@ def test_a_compiler_without_openmp_builds_a_step_for_one_thread(
 @needs_native
 @pytest.mark.heavy
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="names an x86 architecture")
-@pytest.mark.parametrize("kind", [{"dtype": torch.float32}, {"dtype": torch.bfloat16}, {"quantize": "int8"}])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("architecture", ["x86-64", "x86-64-v3"])
 def test_a_processor_without_wide_vectors_computes_the_same(
     kind: dict[str, Any], architecture: str, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch

@@ -15,6 +15,7 @@ from omniflow.catalog import find_spec
 from omniflow.experts import lean
 from omniflow.experts.hf_tokenizer import load_tokenizer
 from omniflow.experts.lean.linear import Int4Linear, Int8Linear
+from omniflow.native import load_native
 from omniflow.roles import TokenRows
 from omniflow.verification import quantized
 from omniflow.verification.quantized import divergence
@@ -67,11 +68,26 @@ def test_a_matrix_in_int4_is_off_by_half_a_step_of_its_group_at_most(dtype: torc
     assert ((product.view(48, 3, 32) - groups).abs() <= step[..., None] * (0.5 + slack)).all()
 
 
-def test_int4_weights_stay_near_float32() -> None:
+@pytest.mark.parametrize(
+    ("shape", "native"),
+    [(SHAPE, False), (SHAPE, True), (replace(SHAPE, hidden_size=40, intermediate_size=72), True)],
+    ids=["plain", "native", "native with part of a group"],
+)
+def test_int4_weights_stay_near_float32(shape: lean.LeanConfig, native: bool) -> None:
     ids = prompts(5)[4]
-    full = logits(lean.random(SHAPE, 0, native=False), ids)
-    near = logits(lean.random(SHAPE, 0, quantize="int4"), ids)
+    full = logits(lean.random(shape, 0, native=False), ids)
+    near = logits(lean.random(shape, 0, quantize="int4", native=native), ids)
     assert 0.0 < float((near - full).norm() / full.norm()) < 0.25
+
+
+@pytest.mark.skipif(load_native() is None, reason="no compiler")
+def test_the_native_step_holds_the_same_int4_weights_as_the_library() -> None:
+    ids = prompts(5)[4]
+    native, plain, full = (
+        logits(lean.random(SHAPE, 0, quantize=form, native=native), ids)
+        for form, native in (("int4", True), ("int4", False), ("none", False))
+    )
+    assert float((native - plain).norm()) < 0.25 * float((native - full).norm())
 
 
 def test_a_row_in_int8_by_the_library_does_not_depend_on_the_others() -> None:
@@ -81,15 +97,15 @@ def test_a_row_in_int8_by_the_library_does_not_depend_on_the_others() -> None:
     assert torch.equal(layer(x), torch.cat([layer(row[None]) for row in x]))
 
 
-def test_int4_requests_together_are_the_same_alone() -> None:
+@pytest.mark.parametrize("native", [False, True])
+def test_int4_requests_together_are_the_same_alone(native: bool) -> None:
     tokens = prompts(4)
-    together = greedy(lean.random(SHAPE, 0, quantize="int4"), tokens, 8)
-    assert together == [greedy(lean.random(SHAPE, 0, quantize="int4"), [prompt], 8)[0] for prompt in tokens]
+    together = greedy(lean.random(SHAPE, 0, quantize="int4", native=native), tokens, 8)
+    alone = [greedy(lean.random(SHAPE, 0, quantize="int4", native=native), [prompt], 8)[0] for prompt in tokens]
+    assert together == alone
 
 
 def test_int4_is_refused_for_a_mixture_of_experts_in_one_line() -> None:
-    from dataclasses import replace
-
     moe = lean.MoeConfig(
         num_experts=2,
         top_k=1,

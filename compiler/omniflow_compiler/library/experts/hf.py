@@ -88,7 +88,7 @@ SIGNATURES = (
                 type="text",
                 default="none",
                 choices=("none", "int8", "int4"),
-                doc="Matrices in fewer bits. `int8`: all, activations per token too; `int4`: those of the layers.",
+                doc="Matrices in fewer bits. `int8`: all, activations too; `int4`: those of the layers, head as int8.",
             ),
         ),
         num_parameters=FromConfig(path="", default=1_000_000_000, read=_parameters),

@@ -1,0 +1,50 @@
+// Products y = W x for a few to a few hundred rows x.
+#pragma once
+
+#include "tiles.h"
+
+namespace omniflow {
+
+// Sixteen finished sums of one packed panel and one row: int8's rows of weights scaled, bias added.
+inline f32x16 finished(const Matrix &m, int64_t packed_row, const uint8_t *sums) {
+  f32x16 y = load<f32x16>(sums);
+  if (m.kind == kInt8) y = y * load<f32x16>(&m.scale[packed_row]);
+  return m.bias.empty() ? y : y + load<f32x16>(&m.bias[packed_row]);
+}
+
+// Rows are taken in blocks that stay in the second-level cache while a pair's weights pass by.
+constexpr int64_t kBlockRows = 10 * kTileRows;
+
+// For the pairs of thread `thread` of `threads`: calls `out(pair, row, first panel's sums, second panel's sums)`.
+template <class Out> void multiply(const Matrix &m, const Activations &x, int64_t rows, int thread, int threads, Out out) {
+  const int64_t from = m.pairs * thread / threads, to = m.pairs * (thread + 1) / threads;
+  alignas(64) uint8_t sums[2 * kTileRows * 64];
+  for (int64_t block = 0; block < rows; block += kBlockRows) {
+    const int64_t end = std::min(rows, block + kBlockRows);
+    for (int64_t pair = from; pair < to;) {
+      const int64_t pairs = end - block <= kTileRows / 2 && pair + 2 <= to ? 2 : 1;
+      int64_t tiles = (end - block + kTileRows - 1) / kTileRows;
+      // While the first rows use this pair's weights, the next pair's come from memory: in one tile, or half in each of
+      // two.
+      const int64_t lines = tiles == 1 ? 2 : 1;
+      const uint8_t *ahead = m.pair(pair + pairs), *fetched = ahead + m.words * kPairWordBytes;
+      for (int64_t row = block; row < end; tiles--) {
+        const int64_t count = (end - row + tiles - 1) / tiles; // tiles of even sizes
+        const Tile run = tile_of(m.kind, pairs, count, ahead < fetched ? lines : 0);
+        run(m.pair(pair), ahead, m.words, rows_from(x, row), sums);
+        ahead += m.words * lines * 64;
+        for (int64_t p = 0; p < pairs; p++)
+          for (int64_t r = 0; r < count; r++) {
+            const int64_t packed = (pair + p) * kPairRows;
+            const f32x16 first = finished(m, packed, sums + (2 * p * count + r) * 64);
+            const f32x16 second = finished(m, packed + kLanes, sums + ((2 * p + 1) * count + r) * 64);
+            out(pair + p, row + r, first, second);
+          }
+        row += count;
+      }
+      pair += pairs;
+    }
+  }
+}
+
+} // namespace omniflow
