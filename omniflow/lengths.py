@@ -36,7 +36,9 @@ def length_problems(schedule: Schedule, values: Mapping[str, Value]) -> list[str
 
 
 def limit_problems(spec: Input, value: Value) -> list[str]:
-    """What is more than the program lets in, a line for the first of each axis."""
+    """What is more than the program lets in, a line for the first of each axis; of a number also what is less."""
+    if spec.least is not None or spec.most is not None:
+        return _range_problems(spec, value)
     if not spec.limits:
         return []
     starred = is_starred(spec.type)
@@ -48,6 +50,15 @@ def limit_problems(spec: Input, value: Value) -> list[str]:
         if 0 < spec.limits[axis] < count:
             over.setdefault(axis, count)
     return [_over(spec, axis, count) for axis, count in over.items()]
+
+
+def _range_problems(spec: Input, value: Value) -> list[str]:
+    """`input height is 16384, the most allowed is 2048`."""
+    if spec.least is not None and value < spec.least:
+        return [f"input {spec.name} is {value}, the least allowed is {spec.least:.15g}; {spec.place} declares it"]
+    if spec.most is not None and value > spec.most:
+        return [f"input {spec.name} is {value}, the most allowed is {spec.most:.15g}; {spec.place} declares it"]
+    return []
 
 
 def _over(spec: Input, axis: int, count: int) -> str:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from omniflow_compiler import codes
 from omniflow_compiler.diagnostics import Edit, Report
 from omniflow_compiler.digraph import Digraph
 from omniflow_compiler.graph import Component, Edge, Node, ProgramGraph
+from omniflow_compiler.inputs import check_default_within, input_type
 from omniflow_compiler.library.signature import Port
 from omniflow_compiler.meant import is_backwards
-from omniflow_compiler.spec import CardSpec, EdgeSpec, InputSpec, PortRef, ProgramSpec
+from omniflow_compiler.spec import CardSpec, EdgeSpec, PortRef, ProgramSpec
 from omniflow_compiler.suggest import did_you_mean, nearest
-from omniflow_compiler.types import BASES, DTYPES, UNKNOWN, Type, TypeSyntaxError, parse_type
-from omniflow_compiler.validate import unknown_key
 
 
 def build_graph(
@@ -25,7 +23,7 @@ def build_graph(
     report: Report,
 ) -> ProgramGraph:
     """The program's graph; edges with an end that does not exist are reported and left out."""
-    inputs = {name: _input_type(spec, report) for name, spec in program.inputs.items()}
+    inputs = {name: input_type(spec, report) for name, spec in program.inputs.items()}
     edges = [edge for spec in program.edges if (edge := _edge(spec, program, nodes, report)) is not None]
     for output in () if report.is_full else program.outputs.values():
         _check_end(output.ref, nodes, "output", report)
@@ -34,7 +32,10 @@ def build_graph(
     outgoing: dict[str, list[Edge]] = {name: [] for name in nodes}
     for edge in edges:
         incoming[edge.target_node].append(edge)
-        if edge.source_node is not None:
+        if edge.source_node is None:
+            for contract in edge.spec.contracts:
+                check_default_within(program.inputs[edge.spec.source.port], contract, report)
+        else:
             outgoing[edge.source_node].append(edge)
             if not edge.is_back:
                 graph.add_edge(edge.source_node, edge.target_node)
@@ -49,69 +50,6 @@ def build_graph(
         outgoing={name: tuple(found) for name, found in outgoing.items()},
         graph=graph,
     )
-
-
-def _input_type(spec: InputSpec, report: Report) -> Type:
-    """The type of a program input; unknown when it cannot be read."""
-    written = spec.type
-    if not written.text:
-        return UNKNOWN  # the schema has said so
-    try:
-        type = parse_type(written.text)
-    except TypeSyntaxError as error:
-        message = f"`{written.text[:60]}` is no type: {error}"
-        report.add(codes.BAD_TYPE, written.span, message, help=_known_bases(written.text))
-        return UNKNOWN
-    is_open = type.base.startswith("?") or type.dtype == "act" or type.rest
-    if is_open or (type.rate is not None and type.rate.variable is not None):
-        help = ["name the base, the dtype, every axis, and rates in hertz: `f32[T, 80] @ 100 Hz`"]
-        report.add(codes.BAD_TYPE, written.span, f"`{written.text[:60]}` leaves open what an input must say", help=help)
-        return UNKNOWN
-    _check_default(spec, type, report)
-    _check_limits(spec, type, report)
-    return type
-
-
-_SYNONYMS = {
-    "string": "text", "str": "text", "int": "scalar", "integer": "scalar", "float": "scalar", "number": "scalar",
-    "boolean": "scalar", "dict": "json", "object": "json", "list": "json", "tensor": "f32", "float32": "f32",
-    "float16": "f16", "bfloat16": "bf16", "int64": "i64", "int32": "i32", "token": "tokens", "frames": "f32",
-}  # fmt: skip
-
-
-def _known_bases(text: str) -> list[str]:
-    word = re.match(r"\w*", text)
-    name, names = word[0] if word else "", [*BASES, *DTYPES]
-    if name in names or not name:
-        return ["a type is a base with axes: `text`, `tokens[T]`, `f32[T, 80] @ 100 Hz`"]
-    if name.lower() in _SYNONYMS:
-        return [f"did you mean `{_SYNONYMS[name.lower()]}`?"]
-    return did_you_mean(name, names, "base")
-
-
-_DEFAULTS: Mapping[str, tuple[type, ...]] = {
-    "text": (str,),
-    "scalar": (int, float, bool),
-    "json": (str, int, float, bool),
-}
-
-
-def _check_limits(spec: InputSpec, type: Type, report: Report) -> None:
-    axes = [axis.name for axis in type.axes if axis.size.symbol is not None]
-    for name, limit in spec.limits.items():
-        if name not in axes:
-            what = f"the limits of input `{spec.name.text}`, which is {type.short}"
-            unknown_key(report, name, limit.axis.span, [axis for axis in axes if axis not in spec.limits], what)
-
-
-def _check_default(spec: InputSpec, type: Type, report: Report) -> None:
-    fitting = _DEFAULTS.get(type.base, ())
-    if spec.default_span is None or not spec.has_default or isinstance(spec.default, fitting):
-        return
-    message, help = f"the default of input `{spec.name.text}` is no {type.base}", ["quote it to make it text"]
-    if not fitting:
-        message = f"input `{spec.name.text}` is {type.short}, for which a spec can give no default"
-    report.add(codes.WRONG_TYPE, spec.default_span, message, help=help if type.base == "text" else [])
 
 
 def _edge(spec: EdgeSpec, program: ProgramSpec, nodes: Mapping[str, Node], report: Report) -> Edge | None:

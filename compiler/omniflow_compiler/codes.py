@@ -110,6 +110,7 @@ GUIDANCE = _code("OF2301", "guidance is on but its unconditional branch is missi
 HANDED = _code("OF2302", "cache leaves the component that wrote it")
 OVER_BUDGET = _code("OF2401", "memory over budget")
 CACHE_ROOM = _code("OF2402", "cache has no room for one sequence")
+UNLIMITED = _code("OF2403", "number decides how much memory is needed and has no limit", level="warning", lint=True)
 
 MAYBE_UNFED = _code("OF2501", "node may run while nothing feeds it", lint=True)
 OVERLAP = _code("OF2502", "two producers of one port may run together")

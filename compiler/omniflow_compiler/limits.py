@@ -1,8 +1,9 @@
-"""Limits of inputs by the position of their axes, through the graphs and stages that an edge passes into."""
+"""Limits of inputs, by the position of their axes or of a number, through the stages that an edge passes into."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from itertools import zip_longest
 
 from omniflow_compiler.graph import ProgramGraph
@@ -31,6 +32,30 @@ def limits_of_inputs(graph: ProgramGraph) -> dict[str, Limits]:
             if edge.source_node is None and edge.spec.contracts:
                 found[edge.spec.source.port].append(passed(edge.spec))
     return {name: tightest(limits) for name, limits in found.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """What a number may be; None where nothing is said."""
+
+    least: float | None = None
+    most: float | None = None
+
+
+def ranges_of_inputs(graph: ProgramGraph) -> dict[str, Range]:
+    """What each input that is a number says, and what those say that it is handed on to."""
+    found = {name: [spec] for name, spec in graph.program.inputs.items()}
+    for edges in graph.incoming.values():
+        for edge in edges:
+            if edge.source_node is None:
+                found[edge.spec.source.port] += edge.spec.contracts
+    return {name: _range(specs) for name, specs in found.items() if graph.inputs[name].base == "scalar"}
+
+
+def _range(specs: Iterable[InputSpec]) -> Range:
+    least = [float(spec.least.number) for spec in specs if spec.least is not None]
+    most = [float(spec.most.number) for spec in specs if spec.most is not None]
+    return Range(max(least, default=None), min(most, default=None))
 
 
 def tightest(limits: Iterable[Limits]) -> Limits:

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from omniflow_compiler.graph import Component, Edge, Node, ProgramGraph
 from omniflow_compiler.library.signature import Port as PortSignature
-from omniflow_compiler.limits import Limits, limits_of_inputs, passed
+from omniflow_compiler.limits import Limits, Range, limits_of_inputs, passed, ranges_of_inputs
 from omniflow_compiler.passes.memory import weight_bytes
 from omniflow_compiler.passes.plan import Plan
 from omniflow_compiler.passes.types import Types
@@ -42,7 +42,7 @@ def lower(graph: ProgramGraph, types: Types, plan: Plan, outputs: Sequence[str])
     nodes = tuple(_node(graph.nodes[name], types, plan) for name in plan.order)
     components = {c.spec.name.text: c for node in _scheduled(graph, plan) for c in node.components}
     read = {e.spec.source.port for name in plan.order for e in graph.incoming[name] if e.source_node is None}
-    limits = limits_of_inputs(graph)
+    limits, ranges = limits_of_inputs(graph), ranges_of_inputs(graph)
     schedule = Schedule(
         program=graph.program.id.text,
         card=graph.card.id.text,
@@ -51,7 +51,10 @@ def lower(graph: ProgramGraph, types: Types, plan: Plan, outputs: Sequence[str])
         params=dict(sorted({**graph.card.params, **graph.program.params}.items())),
         capabilities=tuple(sorted(name.text for name in graph.card.capabilities)),
         parity=_json(dict(graph.card.parity)),
-        inputs=tuple(_input(name, graph, types, name in read, limits[name]) for name in sorted(graph.program.inputs)),
+        inputs=tuple(
+            _input(name, graph, types, name in read, limits[name], ranges.get(name, Range()))
+            for name in sorted(graph.program.inputs)
+        ),
         outputs=tuple(_output(name, graph, types) for name in sorted(outputs)),
         experts=tuple(_expert(components[name]) for name in sorted(components)),
         caches=tuple(_caches(graph, plan)),
@@ -105,7 +108,7 @@ def _json(value: object) -> Json:
     return value
 
 
-def _input(name: str, graph: ProgramGraph, types: Types, is_read: bool, limits: Limits) -> Input:
+def _input(name: str, graph: ProgramGraph, types: Types, is_read: bool, limits: Limits, range: Range) -> Input:
     """A program input with the sizes that its readers settled. Nothing is a stream of no items."""
     spec, type = graph.program.inputs[name], types.given[name]
     is_none = type.is_items and not spec.has_default
@@ -116,6 +119,8 @@ def _input(name: str, graph: ProgramGraph, types: Types, is_read: bool, limits: 
         default=[] if is_none else spec.default,
         place=place(spec.name.span),
         limits=limits,
+        least=range.least,
+        most=range.most,
     )
 
 

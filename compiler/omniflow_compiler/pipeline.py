@@ -45,6 +45,7 @@ from omniflow_compiler.passes.streams import check_streams
 from omniflow_compiler.passes.structure import CUT_OFF, check_structure
 from omniflow_compiler.passes.transfers import check_transfers
 from omniflow_compiler.passes.types import Types, infer_types
+from omniflow_compiler.passes.unlimited import check_limited
 from omniflow_compiler.passes.unread import check_read
 from omniflow_compiler.resolve import resolve_components, resolve_loops, resolve_nodes
 from omniflow_compiler.schedule import Schedule
@@ -197,6 +198,7 @@ def _analyse(
     check_quantized(graph, report)
     check_handed(graph, report)
     check_transfers(graph, types, report)
+    check_limited(graph, report)
     check_read(graph, report)
     return graph, types, branches
 

@@ -54,7 +54,7 @@ class PortType:
 class Input:
     """A program input. `required` is false when there is a default; `limits` has the most elements along each axis of
 
-    its type, 0 where there is none, or nothing at all.
+    its type, 0 where there is none, or nothing at all; `least` and `most` are of a number.
     """
 
     name: str
@@ -63,6 +63,8 @@ class Input:
     default: Json
     place: Place
     limits: tuple[int, ...] = ()
+    least: float | None = None
+    most: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -129,8 +129,19 @@ class Limit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Bound:
+    """The least or the most that a number may be."""
+
+    number: float
+    span: Span
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InputSpec:
-    """A program input: its type as written, its default, if any, and the most elements along named axes."""
+    """A program input: its type as written, its default, if any, and what it lets in.
+
+    limits: the most elements along named axes. least, most: of a number.
+    """
 
     name: Name
     type: Name
@@ -139,6 +150,8 @@ class InputSpec:
     help: str
     default_span: Span | None = None
     limits: Mapping[str, Limit] = field(default_factory=dict)
+    least: Bound | None = None
+    most: Bound | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -105,7 +105,14 @@ def describe(schedule: Schedule) -> dict[str, Any]:
         "program": schedule.program,
         "schedule": schedule.content_hash,
         "inputs": [
-            {"name": spec.name, "type": spec.type.text, "required": spec.required, "default": spec.default}
+            {
+                "name": spec.name,
+                "type": spec.type.text,
+                "required": spec.required,
+                "default": spec.default,
+                "min": spec.least,
+                "max": spec.most,
+            }
             for spec in schedule.inputs
         ],
         "outputs": [{"name": spec.name, "type": spec.type.text, "streams": spec.streams} for spec in schedule.outputs],

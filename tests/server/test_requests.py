@@ -165,7 +165,8 @@ def test_a_request_that_can_never_be_in_time_is_refused_with_need_and_have(serve
 def test_the_program_is_described(served: Served) -> None:
     found = served.get("/v1/program").json
     assert found["program"] == "null-speech.speech"
-    assert found["inputs"] == [{"name": "prompt", "type": "text", "required": True, "default": None}]
+    said = {"name": "prompt", "type": "text", "required": True, "default": None, "min": None, "max": None}
+    assert found["inputs"] == [said]
     assert {output["name"] for output in found["outputs"]} == {"text", "audio"}
     params = {param["name"] for param in found["params"]}
     assert {"think.temperature", "think.max_tokens", "speak.seed"} <= params

@@ -66,6 +66,8 @@ def of_input(spec: InputSpec) -> str:
     """A program input."""
     default = f", `{spec.default}` when the request brings none" if spec.has_default else ""
     limits = "".join(f", at most {limit.most} along {name}" for name, limit in spec.limits.items())
+    limits += f", {spec.least.number} at least" if spec.least is not None else ""
+    limits += f", {spec.most.number} at most" if spec.most is not None else ""
     return f"input `{spec.name.text}`: `{spec.type.text}`{default}{limits}\n\n{spec.help}".strip()
 
 

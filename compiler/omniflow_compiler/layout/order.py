@@ -9,7 +9,7 @@ FIRST = {
     "components": ("use", "from", "dtype", "device"),
     "loops": ("kind", "binds", "cache"),
     "caches": ("kind", "max_bytes", "block_tokens", "reuse"),
-    "inputs": ("type", "default", "limits", "help"),
+    "inputs": ("type", "default", "min", "max", "limits", "help"),
     "nodes": ("op", "loop", "graph", "with"),
     "stages": ("program", "params"),
     "edges": (

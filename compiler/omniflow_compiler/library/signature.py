@@ -73,8 +73,8 @@ class Ports:
 class OpSignature:
     """An op of the closed set. `needs` is the role of the component it works with.
 
-    most: the most elements of a length that the op decides, an affine size of its inputs' lengths; `{hop}` is a size
-    of its component.
+    most: the most elements of a length that the op decides, affine in its inputs' lengths and in numbers that come at
+    its ports; `{hop}` is a size of its component.
     """
 
     name: str

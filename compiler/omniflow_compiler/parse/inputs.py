@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from omniflow_compiler.load.tree import Mapping, Scalar, Tree
 from omniflow_compiler.parse.keys import name_at, text_at
-from omniflow_compiler.spec import InputSpec, Limit, Name
+from omniflow_compiler.spec import Bound, InputSpec, Limit, Name
 
 
 def parse_inputs(document: Mapping) -> Iterator[tuple[str, InputSpec]]:
@@ -30,6 +30,8 @@ def _input(name: Name, tree: Tree) -> InputSpec:
         default_span=None if default is None else default.span,
         help=text_at(tree, "help"),
         limits=dict(_limits(tree.get("limits"))),
+        least=_bound(tree.get("min")),
+        most=_bound(tree.get("max")),
     )
 
 
@@ -38,3 +40,9 @@ def _limits(section: Tree | None) -> Iterator[tuple[str, Limit]]:
         value = entry.value.value if isinstance(entry.value, Scalar) else None
         if isinstance(value, int) and not isinstance(value, bool):  # the schema has said so of others
             yield name, Limit(axis=Name(text=name, span=entry.key), most=value)
+
+
+def _bound(tree: Tree | None) -> Bound | None:
+    if not isinstance(tree, Scalar) or not isinstance(tree.value, int | float) or isinstance(tree.value, bool):
+        return None  # the schema has said so
+    return Bound(number=tree.value, span=tree.span)

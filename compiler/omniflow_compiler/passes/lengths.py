@@ -9,8 +9,8 @@ from fractions import Fraction
 
 from omniflow_compiler.graph import Edge, Node, ProgramGraph
 from omniflow_compiler.library.signature import Port
-from omniflow_compiler.limits import limits_of_inputs
-from omniflow_compiler.passes.caps import cap_of
+from omniflow_compiler.limits import limits_of_inputs, ranges_of_inputs
+from omniflow_compiler.passes.caps import cap_of, number, sizing
 from omniflow_compiler.passes.types import Types
 from omniflow_compiler.types import ANY, DTYPE_BYTES, Axis, Size, Type
 
@@ -71,6 +71,7 @@ def measure(graph: ProgramGraph, types: Types, order: Iterable[str], bounds: Map
     """Lengths of all symbols that the nodes introduce; `bounds` has the most tokens of loops that declare it."""
     lengths = Lengths(types)
     lengths.known.update(_limited(graph, types))
+    lengths.known.update(_numbers(graph, order))
     for name in order:
         node = graph.nodes[name]
         for symbol, port, axis in _introduced(node, types):
@@ -90,6 +91,16 @@ def _limited(graph: ProgramGraph, types: Types) -> Iterator[tuple[str, Length]]:
                 yield symbol, Length(Fraction(most), True)
             elif axis.items:
                 yield symbol, Length(Fraction(DEFAULT_ITEMS), False)
+
+
+def _numbers(graph: ProgramGraph, order: Iterable[str]) -> Iterator[tuple[str, Length]]:
+    """Numbers that decide a length: the most that the author allows, or what comes when a request brings none."""
+    found = {edge.spec.source.port for node in order for edge in sizing(graph.nodes[node], graph)}
+    ranges = ranges_of_inputs(graph) if found else {}
+    for name in found:
+        most, default = ranges[name].most, graph.program.inputs[name].default
+        assumed = default if isinstance(default, int | float) else DEFAULT_LENGTH
+        yield number(name), Length(Fraction(assumed if most is None else most), most is not None)
 
 
 def _introduced(node: Node, types: Types) -> Iterator[tuple[str, Port, Axis]]:

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from omniflow_compiler.pipeline import Options, compile_file
-from tests.compiler.programs import check, codes_of, faults
+from omniflow_compiler.library.signature import ExpertSignature
+from omniflow_compiler.pipeline import Compilation, Options, compile_file
+from tests.compiler.programs import check, codes_of, faults, ports
 
 CARD = """components:
   tokenizer: {use: null.tokenizer}
@@ -114,3 +115,47 @@ edges:
     assert found.message == "the ring through `c` and `d` leads to no output"
     out = program.replace("{y: t.tokens}", "{y: t.tokens, z: d.sum}")
     assert codes_of(check(tmp_path, CARD, out), "OF3002") == []
+
+
+PAINTED = """inputs:
+  x: "f32[P, 4]"
+  height: {type: scalar, default: 64%s}
+  width: {type: scalar, max: 96}
+  fps: scalar
+outputs: {y: a.y}
+nodes: {a: {loop: paint}}
+edges: [x -> a.x, height -> a.height, width -> a.width, fps -> a.fps]
+"""
+
+
+def painter(folder: Path, bound: str) -> Compilation:
+    ports_in = {"x": "f32[P, 4]", "height": "scalar", "width": "scalar", "fps": "scalar"}
+    expert = ExpertSignature(
+        use="t.painter", role="test", doc="For tests.",
+        sizes={"scale": 8}, most={"H": "height/{scale} + 1", "W": "width/{scale}"},
+        serves={"diffusion_denoise": ports(ports_in, {"y": "latent[3, H, W]"})},
+    )  # fmt: skip
+    card = "components: {m: {use: t.painter}}\nloops: {paint: {kind: diffusion_denoise, binds: m, steps: 2}}\n"
+    return check(folder, card, PAINTED % bound, experts=[expert])
+
+
+def test_a_number_that_sizes_memory_without_a_limit_is_reported_and_planned_for_as_it_usually_comes(
+    tmp_path: Path,
+) -> None:
+    compilation = painter(tmp_path, "")
+    (found,) = faults(compilation)
+    assert (found.code, found.level) == ("OF2403", "warning")
+    assert found.message == "input `height` decides how much memory `a` needs, and may be of any size"
+    assert compilation.schedule is not None
+    assert compilation.schedule.lengths == {"a.H": 9, "a.W": 12, "inputs.height": 64, "inputs.width": 96}
+    assert {"a.H", "inputs.height"} <= set(compilation.schedule.assumed)
+
+
+def test_a_limit_of_a_number_is_what_the_plan_counts_on(tmp_path: Path) -> None:
+    compilation = painter(tmp_path, ", max: 512")
+    assert faults(compilation) == []
+    assert compilation.schedule is not None
+    assert compilation.schedule.lengths["a.H"] == 65
+    assert "a.H" not in compilation.schedule.assumed
+    (buffer,) = (found for found in compilation.schedule.buffers if found.port == "a.y")
+    assert buffer.bytes == 3 * 65 * 12 * 4

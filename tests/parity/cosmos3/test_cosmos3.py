@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import omniflow
+from omniflow.errors import InputError
 from omniflow.experts.lean import Checkpoint
 from tests.parity.cosmos3.conftest import Reference
 from tests.parity.cosmos3.reference import LAYERS, SUPPRESSED, film, write
@@ -138,7 +139,7 @@ def test_the_cache_is_handed_on_by_reference_and_given_back(references: Referenc
     assert mixture.arena.usage() == mixture.arena.recount()
 
 
-@pytest.mark.parametrize(("name", "size"), [("height", 33), ("width", 1e9), ("frames", -0.5), ("fps", 10_000)])
+@pytest.mark.parametrize(("name", "size"), [("height", 33), ("width", 40.5), ("frames", 2.5), ("fps", True)])
 def test_a_size_that_is_none_is_refused_although_a_loop_has_run_before_it(
     references: References, name: str, size: float
 ) -> None:
@@ -149,11 +150,17 @@ def test_a_size_that_is_none_is_refused_although_a_loop_has_run_before_it(
     assert running.live == 0
 
 
-def test_a_sound_without_end_is_refused(references: References) -> None:
+@pytest.mark.parametrize(("name", "size"), [("width", 1e9), ("frames", -0.5), ("fps", 10_000), ("fps", 1e-9)])
+def test_a_size_beyond_the_limits_is_refused_at_the_door(references: References, name: str, size: float) -> None:
+    running = engine(references(0), "video", steps=2, cfg=3.0)
+    with pytest.raises(InputError, match=f"input {name} is {size}, the (least|most) allowed is "):
+        running.submit({"prompt": TEXTS[0], "negative": NEGATIVE, **SIZE, name: size}, params=PLAIN)
+
+
+def test_a_sound_without_end_is_refused_by_the_expert_too(references: References) -> None:
     running = omniflow.load(program(references(0).folder, "cosmos3/tensors", steps=2, cfg=3.0))
-    result = running.run({"tokens": [9, 10], "negative": [9], **SIZE, "fps": 1e-9})
-    assert result.state == "refused"
-    assert "fps 1e-09 makes 5 frames last 5e+09 s" in str(result.error)
+    with pytest.raises(ValueError, match="fps 1e-09 makes 5 frames last 5e\\+09 s"):
+        running.bound.experts["mixture"].initial({**SIZE, "fps": 1e-9, "sound": True}, generator=torch.Generator())
 
 
 @pytest.mark.parametrize("steps_before", range(12))

@@ -11,11 +11,12 @@ from typing import Any
 
 from omniflow_compiler.library.experts.flow_schedule import flow_schedule
 from omniflow_compiler.library.experts.kv_bytes import kv_bytes
-from omniflow_compiler.library.experts.wan import VIDEO
+from omniflow_compiler.library.experts.wan import LATENT, TEMPORAL, VIDEO
 from omniflow_compiler.library.signature import ExpertSignature, FromConfig, Port, Ports
 
 _MIXTURE, _VAE, _SOUND = "transformer/config.json", "vae/config.json", "sound_tokenizer/config.json"
 _WORDS = FromConfig(path="vocab_size", file=_MIXTURE, default=151936)
+_SCALE = FromConfig(path="scale_factor_spatial", file=_VAE, default=16)
 
 
 def _special(token: str) -> Callable[[Any], int | None]:
@@ -89,7 +90,9 @@ SIGNATURES = (
             "vocabulary": _WORDS, "hidden": FromConfig(path="hidden_size", file=_MIXTURE, default=4096),
             "channels": FromConfig(path="latent_channel", file=_MIXTURE, default=48),
             "sound": FromConfig(path="sound_dim", file=_MIXTURE, default=64),
+            "scale": _SCALE, "temporal": TEMPORAL,
         },
+        most=LATENT,
         serves={"ar_decode": _READ, "diffusion_denoise": _FILM},
         guided={"diffusion_denoise": "unconditional"}, prescribes={"diffusion_denoise": flow_schedule("trained")},
         kv_bytes_per_token=FromConfig(path="", file=_MIXTURE, read=kv_bytes, default=36 * 2 * 8 * 128 * 4),
@@ -100,8 +103,7 @@ SIGNATURES = (
         use="cosmos3.vae", role="image_decoder", needs_source=True, num_parameters=127_000_000,
         sizes={
             "channels": FromConfig(path="z_dim", file=_VAE, default=48),
-            "scale": FromConfig(path="scale_factor_spatial", file=_VAE, default=16),
-            "temporal": FromConfig(path="scale_factor_temporal", file=_VAE, default=4),
+            "scale": _SCALE, "temporal": TEMPORAL,
         },
         serves={
             "vae_tile": Ports(

@@ -43,6 +43,7 @@ def _tokenizer(use: str, words: FromConfig, doc: str) -> ExpertSignature:
     return ExpertSignature(use=use, role="tokenizer", sizes={"vocabulary": words}, needs_source=True, doc=doc)
 
 
+_SCALE = FromConfig(path="block_out_channels", file=_VAE, read=halvings, default=8)
 _DENOISE = Ports(
     inputs=(
         Port(name="condition", type="act[P, text]", doc="What T5 made of the prompt, one row per token, padding too."),
@@ -88,7 +89,9 @@ SIGNATURES = (
             "channels": FromConfig(path="in_channels", file=_DIT, read=_packed, default=16),
             "text": FromConfig(path="joint_attention_dim", file=_DIT, default=4096),
             "summary": FromConfig(path="pooled_projection_dim", file=_DIT, default=768),
+            "scale": _SCALE,
         },
+        most={"H": "height/{scale}", "W": "width/{scale}"},
         serves={"diffusion_denoise": _DENOISE}, guided={"diffusion_denoise": "unconditional"},
         prescribes={"diffusion_denoise": flow_schedule("unit")},
         unit_seconds={"diffusion_step": 0.5}, doc="FLUX's transformer over text and picture, from `transformer/`.",
@@ -97,7 +100,7 @@ SIGNATURES = (
         use="flux.vae", role="image_decoder", needs_source=True, num_parameters=83_819_683,
         sizes={
             "channels": FromConfig(path="latent_channels", file=_VAE, default=16),
-            "scale": FromConfig(path="block_out_channels", file=_VAE, read=halvings, default=8),
+            "scale": _SCALE,
         },
         serves={
             "vae_tile": Ports(

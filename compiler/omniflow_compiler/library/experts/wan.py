@@ -26,6 +26,9 @@ def dit_parameters(config: Any) -> int | None:
     return layers * (8 * width * width + 2 * width * inner)
 
 
+SCALE = FromConfig(path="scale_factor_spatial", file=_VAE, default=8)
+TEMPORAL = FromConfig(path="scale_factor_temporal", file=_VAE, default=4)
+LATENT = {"T": "frames/{temporal} + 1", "H": "height/{scale}", "W": "width/{scale}"}  # of a clip, at most
 VIDEO = "video[{temporal}*T - {temporal} + 1, {scale}*H, {scale}*W, 3] @ 16 Hz"
 
 SIGNATURES = (
@@ -50,7 +53,9 @@ SIGNATURES = (
         sizes={
             "channels": FromConfig(path="in_channels", file=_DIT, default=16),
             "text": FromConfig(path="text_dim", file=_DIT, default=4096),
+            "scale": SCALE, "temporal": TEMPORAL,
         },
+        most=LATENT,
         serves={
             "diffusion_denoise": Ports(
                 inputs=(
@@ -70,8 +75,7 @@ SIGNATURES = (
         use="wan.vae", role="image_decoder", needs_source=True, num_parameters=73_000_000,
         sizes={
             "channels": FromConfig(path="z_dim", file=_VAE, default=16),
-            "scale": FromConfig(path="scale_factor_spatial", file=_VAE, default=8),
-            "temporal": FromConfig(path="scale_factor_temporal", file=_VAE, default=4),
+            "scale": SCALE, "temporal": TEMPORAL,
         },
         serves={
             "vae_tile": Ports(
