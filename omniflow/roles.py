@@ -274,6 +274,14 @@ class AnyLength(Protocol):
 
 
 @runtime_checkable
+class Prepares(Protocol):
+    """What a denoiser adds when part of its work depends on neither latent nor time: it is done once a request."""
+
+    def prepare(self, conditions: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What `velocity` takes in place of the conditions, for the same answer."""
+
+
+@runtime_checkable
 class SelfGuided(Protocol):
     """What a denoiser or a decoder adds when it makes the unconditional branch of guidance itself."""
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from omniflow.experts.lean import CheckpointError, TensorSource
 
@@ -82,12 +82,27 @@ def fill(
     device: torch.device,
     others: tuple[str, ...] = (),
 ) -> M:
-    """Gives a module made on the meta device the tensors below `prefix`; names and shapes are checked first.
+    """Gives a module made on the meta device the tensors below `prefix`, as `read` does. Errors: CheckpointError."""
+    shapes = {name: tuple(tensor.shape) for name, tensor in module.state_dict().items()}
+    tensors = read(shapes, checkpoint, prefix, dtype=dtype, device=device, others=others)
+    module.load_state_dict(tensors, assign=True)
+    return module.requires_grad_(False).eval()
+
+
+def read(
+    shapes: Mapping[str, tuple[int, ...]],
+    checkpoint: TensorSource,
+    prefix: str,
+    *,
+    dtype: torch.dtype,
+    device: torch.device,
+    others: tuple[str, ...] = (),
+) -> dict[str, Tensor]:
+    """The tensors below `prefix`, which must have these names and shapes: that is checked before any is read.
 
     others: names below `prefix` that belong to another part. Errors: CheckpointError naming tensor and file.
     """
-    expected = {name: tuple(tensor.shape) for name, tensor in module.state_dict().items()}
-    for name, shape in expected.items():
+    for name, shape in shapes.items():
         found = checkpoint.shapes.get(prefix + name)
         if found is None:
             raise CheckpointError(f"{checkpoint.place}: tensor {prefix + name} is missing")
@@ -96,8 +111,6 @@ def fill(
             raise CheckpointError(f"{file}: tensor {prefix + name} has shape {list(found)}, expected {list(shape)}")
     for name in checkpoint.shapes:
         own = name.removeprefix(prefix)
-        if own != name and own not in expected and not own.endswith(DERIVED) and not own.startswith(others):
+        if own != name and own not in shapes and not own.endswith(DERIVED) and not own.startswith(others):
             raise CheckpointError(f"{checkpoint.file_of(name)}: tensor {name} has no place in this architecture")
-    tensors = {name: checkpoint.read(prefix + name).to(device=device, dtype=dtype) for name in expected}
-    module.load_state_dict(tensors, assign=True)
-    return module.requires_grad_(False).eval()
+    return {name: checkpoint.read(prefix + name).to(device=device, dtype=dtype) for name in shapes}

@@ -19,7 +19,7 @@ from omniflow.loops.base import BadResult, Done, Emit, Loop, Start, Unit, Wait
 from omniflow.loops.checks import NOT_FINITE, are_finite
 from omniflow.loops.noise_levels import make_times
 from omniflow.loops.solvers import Solver, make_solver
-from omniflow.roles import AnyLength, Denoiser, Latents, SelfGuided, Sequential
+from omniflow.roles import AnyLength, Denoiser, Latents, Prepares, SelfGuided, Sequential
 from omniflow_compiler.schedule import Node
 
 CONDITION, UNCONDITIONAL = "condition", "unconditional"
@@ -104,11 +104,14 @@ class DiffusionDenoise(Loop[Denoising]):
         return Denoising(
             solvers={port: make_solver(solver, latent, times, order=order) for port, latent in latents.items()},
             is_joint=not isinstance(first, Tensor),
-            conditions=own,
-            unconditional=unconditional,
+            conditions=self._prepared(own),
+            unconditional=None if unconditional is None else self._prepared(unconditional),
             guidance=guidance,
             num_steps=times.num_steps,
         )
+
+    def _prepared(self, conditions: Mapping[str, Any]) -> Mapping[str, Any]:
+        return self.expert.prepare(conditions) if isinstance(self.expert, Prepares) else conditions
 
     def _unconditional(self, own: Mapping[str, Any], values: Mapping[str, Any]) -> Mapping[str, Any]:
         if UNCONDITIONAL in values:

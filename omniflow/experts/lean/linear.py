@@ -30,6 +30,14 @@ class PlainLinear:
         return F.linear(x, self._weight, self._bias)
 
 
+class GeluLinear(PlainLinear):
+    """An ordinary matrix with tanh-approximated GELU behind it."""
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """[rows, N]."""
+        return F.gelu(super().__call__(x), approximate="tanh")
+
+
 class PackedLinear:
     """oneDNN's own weight layout, made once; 1.4 to 1.7 times the speed of F.linear at few rows.
 
@@ -126,3 +134,8 @@ def prepare(weight: Tensor, bias: Tensor | None, *, quantize: Quantize = "none")
     if pays_to_pack(weight):
         return PackedLinear(weight, bias)
     return PlainLinear(weight, bias)
+
+
+def prepare_gelu(weight: Tensor, bias: Tensor | None) -> Linear:
+    """The same for a weight in its own dtype, with tanh-approximated GELU behind it."""
+    return PackedLinear(weight, bias, gelu=True) if pays_to_pack(weight) else GeluLinear(weight, bias)

@@ -107,6 +107,15 @@ def test_velocities_equal_transformers_whatever_the_neighbours(tiny: Reference) 
     for i, want in enumerate(expected):
         (alone,) = dit.velocity(latents[i : i + 1], times[i : i + 1], conditions[i : i + 1])
         torch.testing.assert_close(alone, want, **CLOSE)
+    prepared = [dit.prepare(own) for own in conditions]
+    for own, want in zip(dit.velocity(latents, times, prepared), expected, strict=True):
+        torch.testing.assert_close(own, want, **CLOSE)
+
+
+def test_a_clip_of_no_frames_has_no_velocity(tiny: Reference) -> None:
+    dit = _plain(load_dit, tiny.folder)
+    (none,) = dit.velocity([torch.zeros(0, reference.CODE_MELS)], [0.5], [{"given": torch.zeros(0, dit.config.width)}])
+    assert none.shape == (0, reference.CODE_MELS)
 
 
 def test_codes_outside_the_table_are_refused_before_anything_is_computed(tiny: Reference) -> None:
