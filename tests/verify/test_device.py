@@ -23,7 +23,7 @@ from tests.verify.ways import CHECKPOINTS, WAYS
 
 pytestmark = pytest.mark.hf
 OPEN, STEP, DECODE = "open", "step", "decode"
-METHODS = ("encode", "velocity", "decode_tiles", "embed", OPEN, STEP, DECODE)
+METHODS = ("encode", "prepare", "velocity", "decode_tiles", "embed", OPEN, STEP, DECODE)
 WAITS = {  # once per request, each
     ("wan.video", "umt5"),  # transformers looks whether the mask has gaps
     ("qwen3_omni.tensors", "thinker"),  # looks whether any picture adds something
