@@ -104,6 +104,13 @@ class CardSpec:
         forms = written if isinstance(written, Mapping) else {}
         return {form: float(nats) for form, nats in forms.items() if isinstance(nats, int | float)}
 
+    @property
+    def tolerances(self) -> Mapping[str, float]:
+        """How far outputs may differ by stage of a workflow, a program's own at ``; what is no number is left out."""
+        written = self.parity.get("tolerance")
+        stages = written if isinstance(written, Mapping) else {"": written}
+        return {stage: float(most) for stage, most in stages.items() if isinstance(most, int | float)}
+
     def allows(self, component: str, form: str) -> bool:
         """Whether it says how far a component's weights in that form may be from full ones."""
         return form_key(component, form) in self.quantized

@@ -123,6 +123,7 @@ class _Joint:
     mentioned: set[str] = field(default_factory=set)  # by edges that lead nowhere
     unread: set[str] = field(default_factory=set)
     quantized: dict[str, float] = field(default_factory=dict)  # of the stages' cards, by stage and form
+    tolerances: dict[str, float] = field(default_factory=dict)  # of the stages' cards, by stage
 
     def add(self, name: str, whole: Whole, report: Report, given: MappingOf[str, Scalar]) -> None:
         program, card = whole.program, whole.card
@@ -137,6 +138,7 @@ class _Joint:
         self.components |= _prefixed(name, card.components)
         self.caches |= _prefixed(name, card.caches)
         self.quantized |= {f"{name}/{form}": nats for form, nats in card.quantized.items()}
+        self.tolerances |= {f"{name}/{stage}".rstrip("/"): most for stage, most in card.tolerances.items()}
         self.loops |= {
             f"{name}/{key}": replace(
                 loop,
@@ -200,7 +202,11 @@ class _Joint:
             components=self.components,
             loops=self.loops,
             caches=self.caches,
-            parity={"quantized": self.quantized} if self.quantized else {},
+            parity={
+                key: by_stage
+                for key, by_stage in (("quantized", self.quantized), ("tolerance", self.tolerances))
+                if by_stage
+            },
             digest="",
             span=workflow.span,
             unread=frozenset(self.unread),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from omniflow.batcher import Limits
@@ -11,9 +11,10 @@ from omniflow.verification.cases import Case
 from omniflow.verification.compare import BITS, Comparison, compare_outputs
 from omniflow.verification.modes import BASELINE, MODES, Mode, Outcome
 from omniflow.verification.quantized import SEQUENCES, Loss, losses
+from omniflow.verification.tolerance import tolerances
 from omniflow_compiler.schedule import Schedule
 
-DEFAULT_TOLERANCE = 1e-4
+EXACT: Mapping[str, float] = {}  # nothing but equal bits will do
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,12 +33,6 @@ class Row:
         return not self.problem
 
 
-def tolerance_of(schedule: Schedule) -> float:
-    """The largest difference that the card allows where batch widths differ."""
-    declared = schedule.parity.get("tolerance")
-    return float(declared) if isinstance(declared, int | float) else DEFAULT_TOLERANCE
-
-
 def verify(
     schedule: Schedule,
     cases: Sequence[Case],
@@ -50,21 +45,21 @@ def verify(
     cannot, as for a schedule without its sources). `batch_invariant` makes every mode owe every bit.
     """
     limits = replace(limits or Limits(), batch_invariant=batch_invariant)
-    tolerance = 0.0 if batch_invariant else tolerance_of(schedule)
+    tolerance = EXACT if batch_invariant else tolerances(schedule)
     baseline = BASELINE.run(schedule, cases, limits)
-    yield _row(BASELINE, baseline, baseline, 0.0)
+    yield _row(BASELINE, baseline, baseline, EXACT)
     if any(result is None or result.state != State.DONE for result in baseline):
         return
     for mode in MODES:
         if mode.fits is None or mode.fits(schedule):
             expected = mode.baseline(schedule, cases, limits) if mode.baseline is not None else baseline
-            allowed = 0.0 if mode.owes_bits(schedule) else tolerance
+            allowed = EXACT if mode.owes_bits(schedule) else tolerance
             yield _row(mode, expected, mode.run(schedule, cases, limits), allowed)
     for output in schedule.outputs:
         part = pruned(output.name) if len(schedule.outputs) > 1 else None
         if part is not None:
             mode = Mode(name=f"only {output.name}", run=BASELINE.run, is_exact=True)
-            yield _row(mode, [_only(r, output.name) for r in baseline], mode.run(part, cases, limits), 0.0)
+            yield _row(mode, [_only(r, output.name) for r in baseline], mode.run(part, cases, limits), EXACT)
     yield from map(_loss_row, losses(schedule))
 
 
@@ -84,7 +79,8 @@ def _only(result: Result | None, output: str) -> Result | None:
     return None if result is None else replace(result, outputs={output: result.outputs[output]})
 
 
-def _row(mode: Mode, expected: Outcome, found: Outcome, allowed: float) -> Row:
+def _row(mode: Mode, expected: Outcome, found: Outcome, allowed: Mapping[str, float]) -> Row:
+    """allowed: the largest difference by output; of those that it leaves out, none."""
     comparisons: list[Comparison] = []
     problem = ""
     compared = 0
@@ -98,15 +94,20 @@ def _row(mode: Mode, expected: Outcome, found: Outcome, allowed: float) -> Row:
             continue
         for comparison in compare_outputs(wanted.outputs, got.outputs):
             comparisons.append(comparison)
-            if not comparison.holds(allowed) and not problem:
+            if not comparison.holds(allowed.get(comparison.output, 0.0)) and not problem:
                 how = f"{comparison.kind} {comparison.difference:.3g}"
                 problem = f"request {index}: {comparison.output} differs ({how})"
-    worst = max(comparisons, key=lambda c: (c.difference, c.kind == BITS), default=None)
+    worst = max(comparisons, key=lambda c: (_excess(c, allowed), c.difference, c.kind == BITS), default=None)
     return Row(
         mode=mode.name,
         requests=compared,
         comparison=worst.kind if worst is not None else "-",
         difference=worst.difference if worst is not None else 0.0,
-        tolerance=allowed,
+        tolerance=0.0 if worst is None else allowed.get(worst.output, 0.0),
         problem=problem,
     )
+
+
+def _excess(comparison: Comparison, allowed: Mapping[str, float]) -> float:
+    """How much more a difference is than is allowed; 0 when it is not more."""
+    return max(0.0, comparison.difference - allowed.get(comparison.output, 0.0))
