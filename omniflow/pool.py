@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 from torch import Tensor
 
 from omniflow.caches import Origin
+from omniflow.gathering import Turns
 from omniflow.kv import Extent, ExtentLedger
 from omniflow.prefixes import ID_BYTES, Prefixes
 from omniflow.roles import Autoregressor, Forks, SequenceState
@@ -50,39 +51,6 @@ class PoolError(Exception):
     """The two counts differ: something leaked or was given back twice. A bug of an expert or of this runtime."""
 
 
-class Turns:
-    """Whose turn it is to gather caches that are handed on.
-
-    A request that has some of the caches it needs and waits for another holds room that it cannot give back. Two of
-    them could wait for each other for ever, so one gathers at a time, and begins when all its texts are there.
-    """
-
-    def __init__(self) -> None:
-        self._owner: int | None = None
-        self._ready: dict[int, set[str]] = {}  # by request, the nodes that could begin
-        self._taken: dict[int, int] = {}
-
-    def may(self, owner: int, node: str, needed: int) -> bool:
-        """Whether that node of a request, one of `needed`, may open its sequence."""
-        ready = self._ready.setdefault(owner, set())
-        ready.add(node)
-        return self._owner in (None, owner) and len(ready) >= needed
-
-    def took(self, owner: int, needed: int) -> None:
-        """It opened one; with the last one the turn is over."""
-        self._owner = owner
-        self._taken[owner] = self._taken.get(owner, 0) + 1
-        if self._taken[owner] >= needed:
-            self.left(owner)
-
-    def left(self, owner: int) -> None:
-        """The request has what it needs, or has ended."""
-        self._ready.pop(owner, None)
-        self._taken.pop(owner, None)
-        if self._owner == owner:
-            self._owner = None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reuse:
     """What a pool needs so that its sequences may begin as others did."""
@@ -122,7 +90,7 @@ class Pool:
         return None if arena is None else (arena.num_blocks - arena.num_free_blocks) * arena.block_tokens
 
     def open(self, conditions: Mapping[str, Tensor], *, max_positions: int) -> SequenceState | None:
-        """A sequence, or None while others hold the room. Errors: NeverFits when no others do."""
+        """A sequence, or None while others hold the room. Errors: NeverFits when no others of this engine do."""
         if self.arena is not None and max_positions > self.arena.num_tokens:
             have = self.arena.num_tokens
             raise NeverFits(f"it needs {max_positions} positions and the cache of {self.name} has {have}")
@@ -132,8 +100,21 @@ class Pool:
         if sequence is not None:
             self._open[id(sequence)] = sequence
         elif not self._open:
-            raise NeverFits(f"it needs {max_positions} positions, more than the empty cache of {self.name} gives")
+            raise self._beyond(f"{max_positions} positions")
         return sequence
+
+    def _beyond(self, need: str) -> NeverFits:
+        """Why there is no room for a sequence while no other of this engine holds any."""
+        arena = self.arena
+        others = 0 if arena is None else arena.num_live - self.num_kept - self.live + len(self._aside)
+        if arena is None or not others:
+            return NeverFits(f"it needs {need}, more than the empty cache of {self.name} gives")
+        free = arena.num_free_blocks * arena.block_tokens
+        who = "a sequence" if others == 1 else f"{others} sequences"
+        return NeverFits(
+            f"it needs {need} and the cache of {self.name} has {free} free: {who} of other engines of this process "
+            "have the rest; try again when they have given it back, or let one engine serve all"
+        )
 
     def open_all(self, conditions: Sequence[Mapping[str, Tensor]], *, max_positions: int) -> list[SequenceState] | None:
         """A sequence for each of the conditions, or none of them. Errors: NeverFits when no others hold the room."""
@@ -146,8 +127,7 @@ class Pool:
                     self.close(other)
                 if not is_alone:
                     return None
-                need = f"{len(conditions)} sequences of {max_positions} positions"
-                raise NeverFits(f"it needs {need}, more than the empty cache of {self.name} gives")
+                raise self._beyond(f"{len(conditions)} sequences of {max_positions} positions")
             opened.append(sequence)
         return opened
 

@@ -17,7 +17,7 @@ from omniflow.bind import bind
 from omniflow.deadlines import SLACK, Deadlines
 from omniflow.roles import StepResult, TokenRows
 from tests.runtime.faults import FaultyLanguage
-from tests.runtime.program import PROMPTS, alone, assert_same, engine
+from tests.runtime.program import PROGRAM, PROMPTS, alone, assert_same, engine
 
 UNIT_SECONDS = 1.0  # far more than a unit of these experts takes on a busy machine
 MOST_STEPS = 2_000  # of a request that waits in between; an engine that spins makes a hundred times as many
@@ -208,3 +208,22 @@ def test_deadlines_pass_in_order_and_once_and_those_forgotten_do_not() -> None:
     assert deadlines.passed(1000.0) == []
     assert len(deadlines) == 0
     assert deadlines.next is None
+
+
+def test_who_finds_the_room_taken_by_another_engine_of_the_process_is_told_so() -> None:
+    schedule = omniflow.compile(PROGRAM.with_name("columns.program.yaml"))
+    schedule = replace(schedule, caches=tuple(replace(cache, max_bytes=160 * 64) for cache in schedule.caches))
+    first, second = omniflow.load(schedule), omniflow.load(schedule)
+    mine = first.submit({"prompt": "Air"}, params={"compose.max_tokens": 60})
+    while first.bound.pools.live < 2:
+        first.step()
+    for need, max_tokens, guidance in (("80 positions", 76, 1.0), ("2 sequences of 24 positions", 20, 2.0)):
+        params = {"compose.max_tokens": max_tokens, "compose.cfg": guidance}
+        error = second.run({"prompt": "Air"}, params=params).error
+        assert error is not None
+        assert f"it needs {need} and the cache of composer has 32 free: 2 sequences of other engines of this" in error
+        assert second.live == 0
+    first.cancel(mine)
+    while not first.is_idle:
+        first.step()
+    assert second.run({"prompt": "Air"}).state == "done"
