@@ -180,7 +180,7 @@ def serve(
     grace: Annotated[int, typer.Option(metavar="SECONDS", min=0, help="For requests in work, when it ends.")] = 10,
     profile: Annotated[str | None, typer.Option(help="serve, rollout or test; by default serve.")] = None,
 ) -> None:
-    """Serve a program over HTTP: requests, streams, chats, metrics."""
+    """Serve a program over HTTP: requests, streams, metrics, and OpenAI's forms of chats, speech and pictures."""
     from omniflow.commands.arguments import parse_size
     from omniflow.commands.serve import serve_spec
 

@@ -1,1 +1,1 @@
-"""A program over HTTP: requests and their streams, sessions, metrics, and the chat form that other clients speak."""
+"""A program over HTTP: requests and their streams, sessions, metrics, and the forms that other clients speak."""

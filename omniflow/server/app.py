@@ -8,9 +8,11 @@ from fastapi.responses import HTMLResponse, PlainTextResponse
 from omniflow.engine import Engine
 from omniflow.server.body import BodyLimit
 from omniflow.server.chat import add_chat
+from omniflow.server.images import add_images
 from omniflow.server.problems import add_problems
 from omniflow.server.requests import add_requests
 from omniflow.server.sessions import add_sessions
+from omniflow.server.speech import add_speech
 from omniflow_compiler.version import VERSION
 
 MAX_BODY_BYTES = 64 << 20
@@ -27,6 +29,8 @@ def make_app(engine: Engine, *, page: str = "", max_body_bytes: int = MAX_BODY_B
     add_requests(app, engine)
     add_sessions(app, engine)
     add_chat(app, engine)
+    add_speech(app, engine)
+    add_images(app, engine)
 
     @app.get("/health", response_class=PlainTextResponse)
     async def health() -> str:

@@ -16,11 +16,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from omniflow.engine import Engine
 from omniflow.errors import InputError
-from omniflow.request import State
 from omniflow.server.events import Event, begin, result_of
-from omniflow.server.problems import Gone, error_of
+from omniflow.server.forms import check_model, filled
+from omniflow.server.problems import Gone, done
 from omniflow.server.replies import chunks_of, completion_of
-from omniflow.server.requests import CLIENT_LEFT, EVENTS, Ask, start
+from omniflow.server.requests import EVENTS, Ask, start
 from omniflow.server.turns import Turns, turns_of
 
 SAMPLING = ("temperature", "top_p", "repetition_penalty")
@@ -82,19 +82,14 @@ def add_chat(app: FastAPI, engine: Engine) -> None:
         """Answers a conversation in text and, where `modalities` asks for it, in speech."""
         if turns is None:
             raise Gone(f"{name} answers no chats: it needs an input `prompt` and an output of text; use /v1/requests")
-        if form.model not in (None, name):
-            raise Gone(f"there is no model {form.model}; this is {name}")
+        check_model(form.model, name)
         asked = await asyncio.to_thread(ask_of, turns, form)
         number, created = f"chatcmpl-{engine.num_submitted}", int(time.time())
         events = await begin(start(engine, asked, asked.inputs), streams=form.stream)
         if form.stream:
             chunks = _stream(events, turns, form, head={"id": number, "created": created, "model": name})
             return StreamingResponse(chunks, media_type=EVENTS)
-        result = await result_of(events, request)
-        if result is None:
-            return Response(status_code=CLIENT_LEFT)
-        if result.state is not State.DONE:
-            return error_of(result)
+        result = done(await result_of(events, request))
         head = {"id": number, "object": "chat.completion", "created": created, "model": name}
         return JSONResponse({**head, **completion_of(turns, result, speaks=_speaks(form))})
 
@@ -107,10 +102,7 @@ def ask_of(turns: Turns, form: Chat) -> Ask:
     if form.audio.format not in (None, due):
         raise InputError(f"audio.format: speech comes as {due} here: pcm16 where it streams, wav where it does not")
     inputs = turns.inputs_of([turn.model_dump() for turn in form.messages])
-    if form.audio.voice is not None:
-        if turns.voice is None:
-            raise InputError("audio.voice: this program has one voice")
-        inputs[turns.voice.name] = form.audio.voice
+    inputs |= filled(turns.voice, form.audio.voice, otherwise="audio.voice: this program has one voice")
     params: dict[str, Any] = {}
     for name, value in form.model_dump(include=set(SAMPLING), exclude_none=True).items():
         params |= turns.param(name, value)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from typing import Any
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from typing import Any, TypeVar
 
 from fastapi import Request
 
 from omniflow.errors import InputError
 from omniflow.request import Result, State
+from omniflow.server.problems import Left
 from omniflow.stream import Ended, Piece
 
 Event = Piece | Ended
+T = TypeVar("T")
 TAKEN_SECONDS = 0.02  # until then the engine has taken the request or refused it
 GONE_SECONDS = 0.25  # how often a silent client is looked for
 
@@ -42,17 +44,37 @@ async def _go_on(first: asyncio.Future[Event], events: AsyncIterator[Event]) -> 
         yield event
 
 
-async def result_of(events: AsyncIterator[Event], request: Request) -> Result | None:
-    """The request's result; None when its client has left, which cancels it."""
-    work = asyncio.ensure_future(_last(events))
+async def result_of(events: AsyncIterator[Event], request: Request) -> Result:
+    """The request's result. Errors: InputError, BusyError; Left, which cancels it."""
+    return await unless_left(_last(events), request)
+
+
+async def results_of(streams: Sequence[AsyncIterator[Event]], request: Request) -> list[Result]:
+    """The results of requests that run together. Errors: InputError, BusyError, Left, each of which cancels all."""
+    return await unless_left(_all(streams), request)
+
+
+async def unless_left(work: Coroutine[Any, Any, T], request: Request) -> T:
+    """What the work comes to. Errors: its own; Left once the client has gone, which ends the work."""
+    task = asyncio.ensure_future(work)
     gone = asyncio.ensure_future(_leaves(request))
     try:
-        await asyncio.wait({work, gone}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
     finally:
         gone.cancel()
-        if not work.done():
-            work.cancel()
-    return work.result() if work.done() else None
+        task.cancel()  # one that is done stays so
+    if not task.done():
+        raise Left
+    return task.result()
+
+
+async def _all(streams: Sequence[AsyncIterator[Event]]) -> list[Result]:
+    tasks = [asyncio.ensure_future(_last(events)) for events in streams]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
 
 
 async def _last(events: AsyncIterator[Event]) -> Result:

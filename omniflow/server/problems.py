@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from http import HTTPStatus
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
@@ -15,11 +15,25 @@ from omniflow.request import Result, State
 
 LOG = logging.getLogger("omniflow.server")
 RETRY_SECONDS = 1
+CLIENT_LEFT = 499
 STATUS = {State.DONE: 200, State.REFUSED: 422, State.FAILED: 500, State.CANCELLED: 504}  # only deadlines cancel
 
 
 class Gone(Exception):
     """What a client names is not there (any more); the message says what."""
+
+
+class Left(Exception):
+    """The client has left; nobody reads the answer."""
+
+
+class Undone(Exception):
+    """A request has ended and is not done."""
+
+    def __init__(self, result: Result) -> None:
+        self.result = result
+        self.message = result.error or f"the request was {result.state}"
+        super().__init__(self.message)
 
 
 def error_body(status: int, message: str) -> JSONResponse:
@@ -30,9 +44,16 @@ def error_body(status: int, message: str) -> JSONResponse:
     return JSONResponse({"error": {"message": message, "type": kind}}, status_code=status, headers=headers)
 
 
-def error_of(result: Result) -> JSONResponse:
-    """The error of a request that is not done."""
-    return error_body(STATUS[result.state], result.error or f"the request was {result.state}")
+def done(result: Result) -> Result:
+    """The same result. Errors: Undone."""
+    if result.state is not State.DONE:
+        raise Undone(result)
+    return result
+
+
+def error_in(result: Result) -> dict[str, object]:
+    """The error of a request that is not done, for streams, whose status has been sent."""
+    return {"error": {"message": Undone(result).message, "type": str(result.state)}}
 
 
 def add_problems(app: FastAPI) -> None:
@@ -49,6 +70,14 @@ def add_problems(app: FastAPI) -> None:
     @app.exception_handler(Gone)
     async def _gone(_request: Request, error: Gone) -> JSONResponse:
         return error_body(404, str(error))
+
+    @app.exception_handler(Undone)
+    async def _undone(_request: Request, error: Undone) -> JSONResponse:
+        return error_body(STATUS[error.result.state], error.message)
+
+    @app.exception_handler(Left)
+    async def _left(_request: Request, _error: Left) -> Response:
+        return Response(status_code=CLIENT_LEFT)
 
     @app.exception_handler(RequestValidationError)
     async def _form(_request: Request, error: RequestValidationError) -> JSONResponse:

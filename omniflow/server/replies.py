@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -10,8 +9,9 @@ from typing import Any
 from omniflow.artefacts import wav
 from omniflow.request import Result, State
 from omniflow.server.events import Event
+from omniflow.server.problems import error_in
 from omniflow.server.turns import Turns
-from omniflow.server.wire import pcm
+from omniflow.server.wire import base64_of, pcm
 from omniflow.stream import Piece
 
 
@@ -21,7 +21,7 @@ def completion_of(turns: Turns, result: Result, *, speaks: bool) -> dict[str, An
     message: dict[str, Any] = {"role": "assistant", "content": text}
     if speaks and turns.audio is not None:
         data = wav(result.outputs[turns.audio.name], round(turns.audio.type.rate_hz or 0))
-        message |= {"audio": {"id": f"audio-{result.id}", "data": _base64(data), "transcript": text}}
+        message |= {"audio": {"id": f"audio-{result.id}", "data": base64_of(data), "transcript": text}}
     choice = {"index": 0, "message": message, "finish_reason": finish_of(turns, result)}
     return {"choices": [choice], "usage": usage_of(turns, result)}
 
@@ -39,7 +39,7 @@ async def chunks_of(
         elif event.output == turns.text.name:
             yield _chunk(head, {"content": event.data})
         elif speaks and turns.audio is not None and event.output == turns.audio.name:
-            yield _chunk(head, {"audio": {"id": f"audio-{event.request}", "data": _base64(pcm(event.data))}})
+            yield _chunk(head, {"audio": {"id": f"audio-{event.request}", "data": base64_of(pcm(event.data))}})
 
 
 def finish_of(turns: Turns, result: Result) -> str:
@@ -59,8 +59,7 @@ def usage_of(turns: Turns, result: Result) -> dict[str, int]:
 
 def _last(turns: Turns, result: Result, head: dict[str, Any]) -> bytes:
     if result.state is not State.DONE:
-        message = result.error or f"the request was {result.state}"
-        return _data({"error": {"message": message, "type": str(result.state)}})
+        return _data(error_in(result))
     choice = {"index": 0, "delta": {}, "finish_reason": finish_of(turns, result)}
     return _data({**head, "choices": [choice], "usage": usage_of(turns, result)})
 
@@ -71,7 +70,3 @@ def _chunk(head: dict[str, Any], delta: dict[str, Any]) -> bytes:
 
 def _data(body: dict[str, Any]) -> bytes:
     return f"data: {json.dumps(body, ensure_ascii=False)}\n\n".encode()
-
-
-def _base64(data: bytes) -> str:
-    return base64.b64encode(data).decode("ascii")

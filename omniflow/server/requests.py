@@ -20,7 +20,6 @@ from omniflow.stream import Piece
 from omniflow_compiler.schedule import Schedule
 
 EVENTS = "text/event-stream"
-CLIENT_LEFT = 499  # nobody reads it
 
 
 class Ask(BaseModel):
@@ -49,8 +48,6 @@ def add_requests(app: FastAPI, engine: Engine) -> None:
         if ask.stream:
             return StreamingResponse(_stream(events, engine.schedule), media_type=EVENTS)
         result = await result_of(events, request)
-        if result is None:
-            return Response(status_code=CLIENT_LEFT)
         return JSONResponse(body_of(result, engine.schedule), status_code=STATUS[result.state])
 
     @app.get("/v1/program")

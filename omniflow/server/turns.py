@@ -8,6 +8,7 @@ from typing import Any
 
 from omniflow.bind import CHATS
 from omniflow.errors import InputError
+from omniflow.server.forms import VOICE_NAMES, input_of, needs_more, sound_of
 from omniflow.server.wire import read_upload
 from omniflow.values import is_starred
 from omniflow_compiler.schedule import Input, Node, Output, Schedule
@@ -83,19 +84,16 @@ def turns_of(schedule: Schedule) -> Turns | None:
     """How the program answers chats; None for one that takes no text or JSON, or gives no text."""
     prompt = _prompt(schedule)
     text = next((spec for spec in schedule.outputs if spec.type.base == "text" and not spec.type.axes), None)
-    if prompt is None or text is None:
+    if prompt is None or text is None or needs_more(schedule, prompt):
         return None
     named = {spec.name: spec for spec in schedule.inputs}
     media = {base: named[base] for base in MEDIA_PARTS.values() if base in named and named[base].type.base == base}
-    required = {spec.name for spec in schedule.inputs if spec.required}
-    if required - {prompt.name}:
-        return None
     return Turns(
         prompt=prompt,
         media=media,
-        voice=next((named[name] for name in ("voice", "speaker") if name in named), None),
+        voice=input_of(schedule, "text", VOICE_NAMES),
         text=text,
-        audio=next((spec for spec in schedule.outputs if spec.type.base == "audio" and spec.type.rate_hz), None),
+        audio=sound_of(schedule),
         writer=_writer(schedule, text.node),
         readers=[node.id for node in schedule.nodes if node.name in CHATS],
     )

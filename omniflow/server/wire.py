@@ -87,8 +87,7 @@ def _piece_data(kind: PortType, data: Value) -> Any:
     if not isinstance(data, Tensor) or kind.base in PLAIN:
         return plain(data)
     if kind.base == "audio" and kind.rate_hz:
-        channels = 1 if data.ndim == 1 else data.size(-1)
-        return {**_file("audio/pcm", pcm(data)), "rate_hz": round(kind.rate_hz), "channels": channels}
+        return {**_file("audio/pcm", pcm(data)), "rate_hz": round(kind.rate_hz), "channels": channels_of(data)}
     return plain(data.float() if data.dtype is torch.bfloat16 else data)
 
 
@@ -98,5 +97,15 @@ def pcm(samples: Tensor) -> bytes:
     return scaled.round().to(torch.int16).numpy().astype("<i2").tobytes()
 
 
+def channels_of(samples: Tensor) -> int:
+    """1 for [S], else those of [S, channels]."""
+    return 1 if samples.ndim == 1 else samples.size(-1)
+
+
+def base64_of(data: bytes) -> str:
+    """As JSON carries bytes."""
+    return base64.b64encode(data).decode("ascii")
+
+
 def _file(kind: str, data: bytes) -> dict[str, Any]:
-    return {"type": kind, "base64": base64.b64encode(data).decode("ascii")}
+    return {"type": kind, "base64": base64_of(data)}

@@ -18,6 +18,7 @@ from tests.schedules import edge, node, schedule
 from tests.server.served import Answer, Served, serving
 
 RUN, CHAT = "/v1/requests", "/v1/chat/completions"
+SPEECH, IMAGES = "/v1/audio/speech", "/v1/images/generations"
 ANY_BODY = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 
 NUMBERS = st.sampled_from([-1, 0, 1, 2, 3, 7, 311, 316, 317, 10**7, 2**31, 2**63, -(2**63) - 1, 10**30, 10**400]) | (
@@ -121,6 +122,30 @@ CHATS = st.fixed_dictionaries(
     },
 )
 
+SPEECHES = st.fixed_dictionaries(
+    {"input": or_anything(TEXTS)},
+    optional={
+        "model": PLAIN,
+        "voice": or_anything(st.sampled_from(["default", "Bea"])),
+        "response_format": or_anything(st.sampled_from(["wav", "pcm", "mp3"])),
+        "stream_format": or_anything(st.sampled_from(["audio", "sse"])),
+        "speed": NUMBERS,
+        "instructions": PLAIN,
+        "seed": NUMBERS,
+    },
+)
+PICTURES = st.fixed_dictionaries(
+    {"prompt": or_anything(TEXTS)},
+    optional={
+        "model": PLAIN,
+        "n": NUMBERS,
+        "size": or_anything(st.sampled_from(["auto", "8x8", "0x0", "99999x1", "x", "8x8x8"])),
+        "response_format": or_anything(st.sampled_from(["b64_json", "url"])),
+        "seed": NUMBERS,
+        "user": PLAIN,
+    },
+)
+
 
 def tensors() -> omniflow.Engine:
     """A program of tensors in and tensors out, without an expert."""
@@ -189,13 +214,20 @@ def test_no_request_makes_the_server_fail(programs: Mapping[str, Served], name: 
     served.wait_until_idle()
 
 
-def test_no_chat_makes_the_server_fail(programs: Mapping[str, Served]) -> None:
-    served = programs["speech"]
+@pytest.mark.parametrize(
+    ("name", "path", "forms"),
+    [("speech", CHAT, CHATS), ("speech", SPEECH, SPEECHES), ("image", IMAGES, PICTURES)],
+    ids=["chat", "speech", "image"],
+)
+def test_no_form_makes_the_server_fail(
+    programs: Mapping[str, Served], name: str, path: str, forms: st.SearchStrategy[Any]
+) -> None:
+    served = programs[name]
 
     @ANY_BODY
-    @given(body=CHATS | ANYTHING)
+    @given(body=forms | ANYTHING)
     def check(body: object) -> None:
-        assert_told(sent_to(served, CHAT, body), body)
+        assert_told(sent_to(served, path, body), body)
 
     check()
     served.wait_until_idle()
