@@ -102,7 +102,11 @@ def port_faults(spec: Expert, node: Node, expert: Any, *, tries: bool = True) ->
     """What a loop's ports say against what the expert gives for a few zeros at its inputs."""
     trial = _Trial(node, expert)
     checks = _TRIALS.get(node.name)
-    messages: list[str] = [*_prompt_faults(spec, node, expert), *_embedding_faults(node, expert)]
+    messages = [
+        *_prompt_faults(spec, node, expert),
+        *_choice_faults(spec, node, expert),
+        *_embedding_faults(node, expert),
+    ]
     if tries and checks is not None:
         try:
             with torch.inference_mode():
@@ -121,6 +125,17 @@ def _prompt_faults(spec: Expert, node: Node, expert: Any) -> Iterator[str]:
         return
     if expert.vocab_size < declared and any(port.name == "prompt" for port in node.inputs):
         yield f"it knows {expert.vocab_size} ids, its signature says {declared}"
+
+
+def _choice_faults(spec: Expert, node: Node, expert: Any) -> Iterator[str]:
+    """Ids that may come by its port, or of its vocabulary where others can be forced upon it, that it cannot choose."""
+    if node.name != "ar_decode" or not isinstance(expert, _HasVocabulary):
+        return
+    is_forced = any(port.name == "forced" for port in node.inputs)
+    written = next((port.type.vocabulary for port in node.outputs if port.name == "tokens"), None)
+    said = spec.sizes.get("vocabulary") if is_forced else written
+    if said is not None and expert.vocab_size < said:
+        yield f"it chooses among {expert.vocab_size} ids, its {'signature' if is_forced else 'port tokens'} says {said}"
 
 
 def _embedding_faults(node: Node, expert: Any) -> Iterator[str]:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -157,3 +158,34 @@ def test_an_expert_that_cannot_work_on_zeros_tells_nothing(tmp_path: Path) -> No
     schedule = schedule_of(tmp_path, ENCODER, "encode", "f32[T, 16]", "y")
     assert messages(schedule, Picky()) == []
     assert messages(schedule, Other()) == ["it reads 'features', which is no port of encode"]
+
+
+WRITER = ExpertSignature(
+    use="t.writer", role="lm", sizes={"vocabulary": 10, "characters": 30}, doc="",
+    serves={"ar_decode": ports({"source": "tokens[C] < characters"}, {"tokens~": "tokens[T] < vocabulary"})},
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("vocab_size", "found"),
+    [
+        (10, []),
+        (8, ["it chooses among 8 ids, its port tokens says 10"]),
+        (12, ["it emits ids up to 11, its signature says 10 ids"]),
+    ],
+)
+def test_a_writer_of_fewer_or_more_ids_than_it_says_is_caught(
+    tmp_path: Path, vocab_size: int, found: list[str]
+) -> None:
+    schedule = schedule_of(tmp_path, WRITER, "ar_decode", "tokens[C]", "tokens")
+    assert messages(schedule, Language(vocab_size, 4)) == found
+
+
+def test_ids_that_are_forced_upon_a_writer_need_not_be_among_those_it_chooses(tmp_path: Path) -> None:
+    spelling = ports(
+        {"source": "tokens[C] < vocabulary", "forced?": "tokens[K] < spelled"}, {"tokens~": "tokens[T] < spelled"}
+    )
+    writer = replace(WRITER, sizes={"vocabulary": 10, "spelled": 13}, serves={"ar_decode": spelling})
+    schedule = schedule_of(tmp_path, writer, "ar_decode", "tokens[C]", "tokens")
+    assert messages(schedule, Language(10, 4)) == []
+    assert messages(schedule, Language(9, 4)) == ["it chooses among 9 ids, its signature says 10"]

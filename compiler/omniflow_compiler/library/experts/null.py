@@ -8,7 +8,13 @@ from omniflow_compiler.library.experts import smol
 from omniflow_compiler.library.signature import ExpertSignature, Port, Ports
 
 VOCAB = 317  # bytes and marks
-_SIZES = {"smol.tokenizer": {"vocabulary": VOCAB}, "smol.thinker": {"vocabulary": VOCAB, "hidden": 16}}
+_SIZES = {
+    "smol.tokenizer": {"vocabulary": VOCAB},
+    "smol.thinker": {"vocabulary": VOCAB, "hidden": 16},
+    "smol.lexicon": {"characters": 30, "vocabulary": 47, "phonemes": 46},
+    "smol.talker": {"vocabulary": 44, "spelled": 47},
+    "smol.acoustic": {"phonemes": 46},
+}
 
 
 def _null(signature: ExpertSignature) -> ExpertSignature:

@@ -19,10 +19,10 @@ def _language_model(hidden: str) -> Ports:
 
 _SPELLING = Ports(
     inputs=(
-        Port(name="source", type="tokens[C] < characters"),
-        Port(name="forced", type="tokens[K] < vocabulary", required=False, doc="Emitted as they are when not empty."),
+        Port(name="source", type="tokens[C] < vocabulary"),
+        Port(name="forced", type="tokens[K] < spelled", required=False, doc="Emitted as they are when not empty."),
     ),
-    outputs=(Port(name="tokens", type="tokens[T] < vocabulary", streams=True),),
+    outputs=(Port(name="tokens", type="tokens[T] < spelled", streams=True),),
 )
 _ACOUSTIC = Ports(
     inputs=(Port(name="phonemes", type="tokens[P] < phonemes"),),
@@ -52,7 +52,7 @@ SIGNATURES = (
         doc="Function words, numbers and abbreviations of English; phoneme alphabets.",
     ),
     ExpertSignature(
-        use="smol.talker", role="talker", serves={"ar_decode": _SPELLING}, sizes={"characters": 63, "vocabulary": 76},
+        use="smol.talker", role="talker", serves={"ar_decode": _SPELLING}, sizes={"vocabulary": 63, "spelled": 76},
         num_parameters=751_551, kv_bytes_per_token=2 * 2 * 128 * 4, takes_source=False,
         leases=False, unit_seconds={"ar_prefill": 0.001, "ar_token": 0.0008},
         doc="A one-layer BART from characters to phonemes.",
