@@ -17,6 +17,7 @@ class Component:
     """A component of the card with its signature; `sizes` that only a checkpoint knows are absent.
 
     `num_quantized` of its parameters are held as its attribute `quantize` says; `kv_bytes_per_token` is in its dtype.
+    `measured` are the kinds of units whose seconds were measured in this card's loops, guidance and all.
     """
 
     spec: ComponentSpec
@@ -26,6 +27,7 @@ class Component:
     num_parameters: int
     num_quantized: int = 0
     kv_bytes_per_token: int = 0
+    measured: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

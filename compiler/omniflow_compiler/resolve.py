@@ -54,9 +54,11 @@ def _component(spec: ComponentSpec, signature: ExpertSignature, report: Report) 
     sizes = {name: read_size(size, spec.source) for name, size in signature.sizes.items()}
     attributes = check_attributes(signature.attributes, spec.attributes, owner, spec.name.span, report, _OF_COMPONENT)
     parameters = read_size(signature.num_parameters, spec.source) or 0
+    measured = _measured(spec, signature, parameters)
     return Component(
         spec=spec,
-        signature=_measured(spec, signature, parameters),
+        signature=replace(signature, unit_seconds={**signature.unit_seconds, **measured}),
+        measured=frozenset(measured),
         sizes={name: size for name, size in sizes.items() if size is not None},
         attributes=attributes,
         num_parameters=parameters,
@@ -70,14 +72,14 @@ def _kv_bytes(spec: ComponentSpec, signature: ExpertSignature) -> int:
     return size * DTYPE_BYTES.get(spec.dtype, 4) // DTYPE_BYTES["float32"]
 
 
-def _measured(spec: ComponentSpec, signature: ExpertSignature, parameters: int) -> ExpertSignature:
-    """The signature with measured seconds in place of those that its author declared, where they hold."""
+def _measured(spec: ComponentSpec, signature: ExpertSignature, parameters: int) -> Mapping[str, float]:
+    """Measured seconds by kind of unit, to stand in place of those that its author declared, where they hold."""
     found = spec.measured
     if found is None or not found.holds_for(
         use=signature.use, dtype=spec.dtype, device=spec.device, parameters=parameters
     ):
-        return signature
-    return replace(signature, unit_seconds={**signature.unit_seconds, **found.seconds})
+        return {}
+    return found.seconds
 
 
 def resolve_loops(

@@ -44,6 +44,30 @@ def token_seconds(program: Path) -> float:
     return next(unit.seconds for unit in schedule.node("think").units if unit.kind == "ar_token")
 
 
+def test_a_guided_unit_costs_two_rows_unless_it_was_measured(program: Path) -> None:
+    path = program.with_name("columns.program.yaml")
+
+    def seconds() -> dict[str, float]:
+        schedule = compile_file(path, Options()).schedule
+        assert schedule is not None
+        return {unit.kind: unit.seconds for unit in schedule.node("compose").units}
+
+    card = program.with_name("columns.card.yaml")
+    assert seconds() == {"ar_prefill": 2e-4, "ar_token": 2e-4}
+    entry = {
+        "use": "null.composer", "dtype": "float32", "device": "cpu", "parameters": 10_000,
+        "units": {"ar_token": {"seconds": 3.0, "count": 1, "widths": {"1": 3.0}}},
+    }  # fmt: skip
+    body = {"omniflow": 1, "kind": "costs", "format": 1, "cards": {"null-columns": {"composer": entry}}}
+    program.with_name("costs.json").write_text(json.dumps(body))
+    assert seconds() == {"ar_prefill": 2e-4, "ar_token": 3.0}
+    card.write_text(card.read_text().replace("cfg: 3.0, ", ""))
+    assert seconds() == {"ar_prefill": 1e-4, "ar_token": 3.0}
+    image = compile_file(program.with_name("image.program.yaml"), Options()).schedule
+    assert image is not None
+    assert [unit.seconds for unit in image.node("paint").units] == [4e-4]  # steered away from what is not wanted
+
+
 def test_what_is_measured_is_what_the_compiler_predicts(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli("calibrate", str(program), "--requests", "2", "--input", "prompt=Hm") == 0
     printed = capsys.readouterr().out

@@ -5,12 +5,14 @@ from __future__ import annotations
 import torch
 
 import omniflow
+from omniflow.experts.null_language import NullSequence
 from omniflow.loops.ar_decode import ARDecode
 from omniflow.loops.audio_decode import AudioDecode
 from omniflow.loops.diffusion_denoise import DiffusionDenoise
 from omniflow.loops.encode import Encode
+from omniflow.loops.inner import Nested
 from omniflow.loops.op import RunOp
-from omniflow.loops.score import Score
+from omniflow.loops.score import POSITIONS, Score
 from omniflow.loops.vae_tile import VaeTile
 from omniflow.node import NodeRun
 from omniflow_compiler.library.loops import LOOPS
@@ -44,6 +46,26 @@ def test_items_that_are_decoded_at_once_are_in_the_plan() -> None:
     assert lanes > 1
     one = schedule.node("speak").attributes["max_tokens"] * BYTES_PER_TOKEN
     assert one < most <= planned
+
+
+def test_a_loop_inside_a_loop_holds_what_it_is_given_and_what_it_writes() -> None:
+    schedule = omniflow.compile(PROGRAM.with_name("frames.program.yaml"))
+    engine = omniflow.load(schedule)
+    engine.submit({"prompt": "Air"})
+    held = set()
+    while not engine.is_idle:
+        engine.step()
+        for request in engine.running.values():
+            states = [lane.state for run in request.nodes for lane in run.lanes.values()]
+            runs = [state.inner for state in states if isinstance(state, Nested) and state.inner is not None]
+            held |= {run.sequence.past.nbytes for run in runs if isinstance(run.sequence, NullSequence)}
+    assert held == {schedule.node("speak").state_bytes}
+
+
+def test_logits_of_given_tokens_are_in_the_plan() -> None:
+    schedule = omniflow.compile(PROGRAM.with_name("score.program.yaml"))
+    row = 4 * next(expert.sizes["vocabulary"] for expert in schedule.experts)
+    assert schedule.node("score").state_bytes == 2 * POSITIONS * row  # and their softmax
 
 
 def test_the_plan_knows_how_many_items_the_runtime_has_in_work() -> None:

@@ -15,6 +15,7 @@ from omniflow_compiler.passes.lengths import DEFAULT_ITEMS, DEFAULT_LENGTH, Leng
 from omniflow_compiler.passes.network import Needs, channel_needs, takes_items
 from omniflow_compiler.passes.order import edges_into
 from omniflow_compiler.passes.types import Types
+from omniflow_compiler.passes.units import SCORED
 from omniflow_compiler.schedule import Buffer, Holder, Memory
 from omniflow_compiler.types import DTYPE_BYTES, Type
 
@@ -100,10 +101,12 @@ def _residents(graph: ProgramGraph, order: Sequence[str]) -> Iterator[tuple[str,
 
 
 def _state_bytes(node: Node, graph: ProgramGraph, types: Types, lengths: Lengths, bounds: Mapping[str, int]) -> int:
-    """What the items in work hold: keys and values of loops that lease from no cache, and what waits for its turn."""
-    return lanes_of(node, lengths) * _kv_bytes(node, types, lengths, bounds) + waiting_bytes(
-        node, graph, types, lengths
-    )
+    """What the items in work hold: keys and values of loops that lease from no cache, logits of given tokens, and what
+
+    waits for its turn.
+    """
+    of_one = _kv_bytes(node, types, lengths, bounds) + _logit_bytes(node, types, lengths)
+    return lanes_of(node, lengths) * of_one + waiting_bytes(node, graph, types, lengths)
 
 
 def _kv_bytes(node: Node, types: Types, lengths: Lengths, bounds: Mapping[str, int]) -> int:
@@ -113,12 +116,20 @@ def _kv_bytes(node: Node, types: Types, lengths: Lengths, bounds: Mapping[str, i
         if loop.cache is None and component.kv_bytes_per_token:
             inner = node.inner is not None and loop is node.inner.spec
             if inner and node.inner is not None:
-                tokens = node.inner.length
+                tokens = max(len(node.inner.feed), 1) + node.inner.length
             else:
                 given = _given_tokens(node, PROMPTS, types, lengths)
                 tokens = sequences_of(node.attributes) * (given + _own_tokens(node, types, lengths, bounds))
             total += tokens * component.kv_bytes_per_token
     return total
+
+
+def _logit_bytes(node: Node, types: Types, lengths: Lengths) -> int:
+    """Logits of all positions of one unit of `score`, and what a softmax makes of them, in float32."""
+    if node.loop is None or node.loop.kind != "score" or node.component is None:
+        return 0
+    positions = sum(_given_tokens(node, ports, types, lengths) for ports in (PROMPTS, ("tokens",)))
+    return 2 * min(positions, SCORED) * node.component.sizes.get("vocabulary", 0) * DTYPE_BYTES["float32"]
 
 
 def _own_tokens(node: Node, types: Types, lengths: Lengths, bounds: Mapping[str, int]) -> int:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from omniflow_compiler.codebooks import lag_of
+from omniflow_compiler.codebooks import lag_of, sequences_of
 from omniflow_compiler.graph import Component, Edge, Node, ProgramGraph
 from omniflow_compiler.library.signature import LoopSignature
 from omniflow_compiler.passes.lengths import DEFAULT_LENGTH, Lengths
@@ -33,23 +33,34 @@ def expected_units(
         return (UnitTemplate(kind="op", expected=items, seconds=node.op.seconds),)
     if node.loop is None or node.component is None:
         return ()
-    counts = {kind: _count(kind, node, graph, lengths, bounds) for kind in node.loop.units}
-    units = [*_templates(node.loop, node.component, {kind: items * n for kind, n in counts.items()})]
+    counts = {kind: items * _count(kind, node, graph, lengths, bounds) for kind in node.loop.units}
+    units = _templates(node.loop, node.component, counts, rows=rows_of(node.attributes))
     if node.inner is not None:
-        rounds = items * counts.get("ar_token", 1)
+        rounds = counts.get("ar_token", items)
         inner = {kind: rounds * (node.inner.length if kind == "ar_token" else 1) for kind in node.inner.loop.units}
-        units += _templates(node.inner.loop, node.inner.component, inner, node.inner.component.spec.name.text)
+        units += _templates(node.inner.loop, node.inner.component, inner, expert=node.inner.component.spec.name.text)
     return tuple(units)
 
 
 def _templates(
-    loop: LoopSignature, component: Component, counts: Mapping[str, int], expert: str | None = None
+    loop: LoopSignature, component: Component, counts: Mapping[str, int], *, rows: int = 1, expert: str | None = None
 ) -> list[UnitTemplate]:
+    """rows: of one unit; seconds that an author declares are of one, those that were measured of a whole unit."""
     seconds = component.signature.unit_seconds
     return [
-        UnitTemplate(kind=kind, expected=counts[kind], seconds=seconds.get(kind, DEFAULT_SECONDS), expert=expert)
+        UnitTemplate(
+            kind=kind,
+            expected=counts[kind],
+            seconds=seconds.get(kind, DEFAULT_SECONDS) * (1 if kind in component.measured else rows),
+            expert=expert,
+        )
         for kind in loop.units
     ]
+
+
+def rows_of(attributes: Mapping[str, object]) -> int:
+    """Rows in one unit of a loop: guidance adds one, what it steers away from."""
+    return 2 if sequences_of(attributes) > 1 or attributes.get("guidance") else 1
 
 
 def _count(kind: str, node: Node, graph: ProgramGraph, lengths: Lengths, bounds: Mapping[str, int]) -> int:
