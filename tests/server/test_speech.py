@@ -174,7 +174,7 @@ def test_a_request_that_fails_before_its_first_sound_has_a_status(more: dict[str
             assert "node tokenize" in answer.error
 
 
-def test_pcm_that_breaks_off_does_not_look_whole() -> None:
+def test_pcm_that_breaks_off_does_not_look_whole_and_the_log_says_why(caplog: pytest.LogCaptureFixture) -> None:
     faults = [{"at": "wave", "kind": "raise", "number": 2}]
     with serving(omniflow.load(speech(), profile="test", faults=faults)) as served:
         connection = ask(served, {"input": PROMPTS[2], "response_format": "pcm"})
@@ -184,6 +184,9 @@ def test_pcm_that_breaks_off_does_not_look_whole() -> None:
             response.read()
         connection.close()
         served.wait_until_idle()
+    (line,) = [record.getMessage() for record in caplog.records if record.name == "omniflow.server"]
+    assert "a sound was cut short" in line
+    assert "node wave: unit 2" in line
 
 
 @pytest.mark.parametrize("more", [{}, {"response_format": "pcm"}, {"stream_format": "sse"}])
