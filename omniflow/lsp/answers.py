@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from lsprotocol import types
 from pygls.workspace import PositionCodec
@@ -14,8 +15,16 @@ from omniflow_compiler.editor.completion import Proposal
 from omniflow_compiler.edits import OverlapError, apply_edits, safe_edits
 from omniflow_compiler.source import Span
 
-Lines = Callable[[Path], Sequence[str]]
-PathOf = Callable[[str], Path]
+
+class Files(Protocol):
+    """The files that findings are in: by the name that diagnostics show, as the client calls them, and their lines."""
+
+    @property
+    def codec(self) -> PositionCodec: ...
+    def path_of(self, name: str) -> Path: ...
+    def uri_of(self, path: Path) -> str: ...
+    def lines(self, path: Path) -> Sequence[str]: ...
+
 
 _SEVERITY = {"error": types.DiagnosticSeverity.Error, "warning": types.DiagnosticSeverity.Warning}
 _KINDS = {
@@ -26,15 +35,17 @@ _KINDS = {
 }  # fmt: skip
 
 
-def diagnostic(found: Diagnostic, path: Path, path_of: PathOf, lines: Lines, codec: PositionCodec) -> types.Diagnostic:
+def diagnostic(found: Diagnostic, path: Path, files: Files) -> types.Diagnostic:
     """A finding, with its notes and help below the message and its other places beside it."""
     text = [found.message, *([found.note] if found.note else []), *(f"help: {line}" for line in found.help)]
     related = [
-        types.DiagnosticRelatedInformation(location=location(label.span, path_of, lines, codec), message=label.text)
+        types.DiagnosticRelatedInformation(
+            location=location(label.span, files.path_of(label.span.file), files), message=label.text
+        )
         for label in found.labels
     ]
     return types.Diagnostic(
-        range=to_range(found.span, lines(path), codec, visible=True),
+        range=to_range(found.span, files.lines(path), files.codec, visible=True),
         severity=_SEVERITY[found.level],
         code=found.code,
         source="omniflow",
@@ -43,10 +54,9 @@ def diagnostic(found: Diagnostic, path: Path, path_of: PathOf, lines: Lines, cod
     )
 
 
-def location(span: Span, path_of: PathOf, lines: Lines, codec: PositionCodec) -> types.Location:
+def location(span: Span, path: Path, files: Files) -> types.Location:
     """A place in a file."""
-    path = path_of(span.file)
-    return types.Location(uri=path.as_uri(), range=to_range(span, lines(path), codec))
+    return types.Location(uri=files.uri_of(path), range=to_range(span, files.lines(path), files.codec))
 
 
 def completion(proposal: Proposal) -> types.CompletionItem:

@@ -13,6 +13,7 @@ from pygls.workspace import PositionCodec
 from omniflow.lsp import answers
 from omniflow.lsp.desk import Desk, OpenDocument
 from omniflow.lsp.positions import lines_of, to_place
+from omniflow_compiler import codes
 from omniflow_compiler.cards import cards_beside
 from omniflow_compiler.diagnostics import Diagnostic, Report
 from omniflow_compiler.editor.completion import complete
@@ -25,8 +26,12 @@ from omniflow_compiler.version import VERSION
 TRIGGERS = [".", ":", " ", "{", "$", ">"]
 
 
+# Of a document that was never saved nobody knows what will be beside it.
+ABOUT_OTHER_FILES = frozenset(code.id for code in (codes.UNREADABLE, codes.UNKNOWN_CARD, codes.OUTSIDE))
+
+
 def path_of(uri: str) -> Path:
-    """The resolved path of a `file:` URI."""
+    """The resolved path of a `file:` URI; of a document that was never saved (`untitled:`), one where we work."""
     return Path(unquote(urlsplit(uri).path).replace("\0", "\ufffd")).resolve()  # no path has a null
 
 
@@ -37,6 +42,7 @@ class Server(LanguageServer):
         super().__init__("omniflow", VERSION, types.TextDocumentSyncKind.Full)
         self.desk = Desk(options=options)
         self.findings: dict[Path, list[Diagnostic]] = {}
+        self.uris: dict[Path, str] = {}  # as the client calls its open documents
 
     @property
     def codec(self) -> PositionCodec:
@@ -47,6 +53,7 @@ class Server(LanguageServer):
 
     def changed(self, uri: str, text: str) -> None:
         """A document has a new text: everything open is read again."""
+        self.uris[path_of(uri)] = uri
         self.desk.put(path_of(uri), text)
         self.publish()
 
@@ -55,16 +62,28 @@ class Server(LanguageServer):
         found = dict(self.desk.read())
         for path in sorted({*found, *self.findings}):
             mine = found.get(path, [])
+            uri = self.uri_of(path)
+            hidden = frozenset() if uri.startswith("file:") else ABOUT_OTHER_FILES
             shown = [
-                answers.diagnostic(each, path, self._file_of, self.lines, self.codec)
+                answers.diagnostic(each, path, self)
                 for each in mine
-                if not each.span.file.startswith("<")
+                if not each.span.file.startswith("<") and each.code not in hidden
             ]
-            params = types.PublishDiagnosticsParams(uri=path.as_uri(), diagnostics=shown)
+            params = types.PublishDiagnosticsParams(uri=uri, diagnostics=shown)
             self.text_document_publish_diagnostics(params)
         self.findings = {path: mine for path, mine in found.items() if mine or path in self.desk.documents}
 
-    def _file_of(self, name: str) -> Path:
+    def closed(self, uri: str) -> None:
+        """The client shows a document no more: what counts is the file, if there is one."""
+        self.desk.close(path_of(uri))
+        self.publish()
+        self.uris.pop(path_of(uri), None)
+
+    def uri_of(self, path: Path) -> str:
+        """What the client calls a file."""
+        return self.uris.get(path) or path.as_uri()
+
+    def path_of(self, name: str) -> Path:
         """The path behind a name that diagnostics show."""
         for document in self.desk.documents.values():
             if document.reading is not None and name in document.reading.sources.sources:
@@ -110,8 +129,7 @@ def _watch(server: Server) -> None:
 
     @server.feature(types.TEXT_DOCUMENT_DID_CLOSE)
     def _closed(ls: Server, params: types.DidCloseTextDocumentParams) -> None:
-        ls.desk.close(path_of(params.text_document.uri))
-        ls.publish()
+        ls.closed(params.text_document.uri)
 
 
 def _answer(server: Server) -> None:
@@ -130,8 +148,8 @@ def _answer(server: Server) -> None:
         path, span = symbol.target.path, symbol.target.span
         if span is None:
             start = types.Position(line=0, character=0)
-            return types.Location(uri=path.as_uri(), range=types.Range(start=start, end=start))
-        return answers.location(span, lambda _: path, ls.lines, ls.codec)
+            return types.Location(uri=ls.uri_of(path), range=types.Range(start=start, end=start))
+        return answers.location(span, path, ls)
 
     @server.feature(types.TEXT_DOCUMENT_COMPLETION, types.CompletionOptions(trigger_characters=TRIGGERS))
     def _completion(ls: Server, params: types.CompletionParams) -> types.CompletionList | None:

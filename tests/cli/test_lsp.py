@@ -202,3 +202,40 @@ def test_a_closed_document_counts_as_it_is_on_disk(editor: Editor, project: Path
     editor.ask("textDocument/hover", editor.at(program, 0, 0))
     assert editor.diagnostics[program.as_uri()] == []
     del editor.versions[program]
+
+
+UNSAVED = "untitled:Untitled-1"
+
+
+def unsaved(editor: Editor, text: str, *, method: str = "didOpen") -> list[str]:
+    """Opens a document that has no file, or changes its text; the messages of what is wrong in it."""
+    item = {"uri": UNSAVED, "languageId": "yaml", "version": 1, "text": text}
+    document = {"textDocument": item} if method == "didOpen" else {
+        "textDocument": {"uri": UNSAVED, "version": 2}, "contentChanges": [{"text": text}]
+    }  # fmt: skip
+    editor.tell(f"textDocument/{method}", document)
+    editor.ask("textDocument/hover", {"textDocument": {"uri": UNSAVED}, "position": {"line": 0, "character": 0}})
+    return [fault["message"] for fault in editor.diagnostics[UNSAVED]]
+
+
+def test_a_document_that_was_never_saved_is_checked_under_its_own_name(tmp_path: Path) -> None:
+    card = (ROOT / "specs" / "null" / "image.card.yaml").read_text().replace("id: null-image", "id: mine")
+    with Editor(tmp_path) as editor:
+        (message,) = unsaved(editor, card.replace("binds: decoder", "binds: decodr"))
+        assert message.startswith("unknown component `decodr`")
+        (fault,) = editor.diagnostics[UNSAVED]
+        actions = editor.ask(
+            "textDocument/codeAction",
+            {"textDocument": {"uri": UNSAVED}, "range": fault["range"], "context": {"diagnostics": [fault]}},
+        )
+        assert list(actions[0]["edit"]["changes"]) == [UNSAVED]
+        twice = card + "id: again\n"
+        assert len(unsaved(editor, twice, method="didChange")) == 1
+        (fault,) = editor.diagnostics[UNSAVED]
+        assert [place["location"]["uri"] for place in fault["relatedInformation"]] == [UNSAVED]
+        program = (ROOT / "specs" / "null" / "image.program.yaml").read_text().replace("card: null-image", "card: mine")
+        assert unsaved(editor, program, method="didChange") == []  # it cannot be told where its card will be
+        assert len(unsaved(editor, twice, method="didChange")) == 1
+        editor.tell("textDocument/didClose", {"textDocument": {"uri": UNSAVED}})
+        editor.ask("textDocument/hover", {"textDocument": {"uri": UNSAVED}, "position": {"line": 0, "character": 0}})
+        assert editor.diagnostics == {UNSAVED: []}
