@@ -8,6 +8,7 @@ from omniflow.agenda import Agenda
 from omniflow.batcher import Batcher
 from omniflow.endings import Endings, describe
 from omniflow.execution import Outcome
+from omniflow.inputs import far_out
 from omniflow.loops.ar_decode import POOL, TURN
 from omniflow.loops.base import BadResult, Done, Unit, Wait
 from omniflow.node import Lane, NodeRun, expert_of
@@ -147,9 +148,7 @@ class Conductor:
             if trace is not None:
                 trace.units.append(_event(unit, number, outcome.seconds, now, len(units)))
             if type(result) is BadResult:
-                is_refused = result.is_of_values and run.bound.is_early
-                state = State.REFUSED if is_refused else State.FAILED
-                self.endings.fail(run, f"unit {number}: {result.problem}", state)
+                self._spoil(run, number, result)
                 continue
             try:
                 emits = run.bound.loop.advance(lane.state, result)
@@ -163,6 +162,13 @@ class Conductor:
             elif not lane.is_queued:
                 lane.is_queued = True
                 asleep.append(lane)
+
+    def _spoil(self, run: NodeRun, number: int, result: BadResult) -> None:
+        """A result is of no use. Where what the client gave is to blame, the request is refused."""
+        far = None if result.is_finite else far_out(run.request.inputs)
+        problem = result.problem if far is None else f"{result.problem}; {far}"
+        is_refused = far is not None or (result.is_of_values and run.bound.is_early)
+        self.endings.fail(run, f"unit {number}: {problem}", State.REFUSED if is_refused else State.FAILED)
 
 
 def _event(unit: Unit, number: int, seconds: float, now: float, width: int) -> UnitEvent:

@@ -15,6 +15,7 @@ from omniflow.lengths import length_problems, limit_problems
 from omniflow.values import Value, dtype_of, is_starred
 from omniflow_compiler.schedule import Input, PortType, Schedule
 
+FAR_OUT = 1e12  # learned values are of the order of 1; squares of squares of these overflow float32
 IDS = frozenset({"tokens", "codes"})  # types of ids
 
 
@@ -86,6 +87,17 @@ def convert(spec: Input, value: Any) -> Value:
         items = [value] if isinstance(value, Tensor) and value.ndim == len(axes) else value  # one item by itself
         return [_tensor(item, spec.type, axes) for item in items]
     return _tensor(value, spec.type, spec.type.axes)
+
+
+def far_out(values: Mapping[str, Value]) -> str | None:
+    """The first input whose numbers are so large that nothing learned can work on them; None where none is."""
+    for name, value in values.items():
+        for item in value if isinstance(value, list) else [value]:
+            if isinstance(item, Tensor) and item.is_floating_point() and item.numel():
+                most = float(item.abs().max())
+                if most > FAR_OUT:
+                    return f"input {name} has values up to {most:.3g}, for which no model was made"
+    return None
 
 
 def is_utf8(text: str) -> bool:

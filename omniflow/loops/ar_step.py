@@ -110,7 +110,7 @@ def _choose(
         elif out.logits.shape != shape:
             steps.append(BadResult(f"logits {list(out.logits.shape)}, not {list(shape)}"))
         else:
-            steps.append(BadResult("logits that are not numbers"))  # until its token is known
+            steps.append(BadResult("logits that are not numbers", is_finite=False))  # until its token is known
             asked.append(i)
     if asked and columns:
         return _choose_columns(units, results, asked, steps)

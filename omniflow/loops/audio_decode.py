@@ -108,4 +108,4 @@ def _row(unit: Unit) -> DecoderRows:
 def _checked(result: Tensor, num_axes: int, is_finite: bool) -> Tensor | BadResult:
     if result.ndim != num_axes:
         return BadResult(f"shape {list(result.shape)} where {num_axes} axes are due")
-    return result if is_finite else BadResult(NOT_FINITE)
+    return result if is_finite else BadResult(NOT_FINITE, is_finite=False)

@@ -62,11 +62,12 @@ class Memory(NamedTuple):
 class BadResult(NamedTuple):
     """In place of a result: the expert's answer for this row is of no use, and why. Fails its own request only.
 
-    is_of_values: what the row was given is at fault, not who computed it.
+    is_of_values: what the row was given is at fault, not who computed it. is_finite: whether it was numbers at least.
     """
 
     problem: str
     is_of_values: bool = False
+    is_finite: bool = True
 
 
 class Unit:

@@ -170,4 +170,4 @@ def _checked(result: Mapping[str, Tensor], unit: Unit, is_finite: bool) -> Mappi
         velocity = result[port]
         if velocity.shape != solver.latent.shape:
             return BadResult(f"a velocity {list(velocity.shape)} of a latent {list(solver.latent.shape)}")
-    return result if is_finite else BadResult(NOT_FINITE)
+    return result if is_finite else BadResult(NOT_FINITE, is_finite=False)

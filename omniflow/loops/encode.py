@@ -89,4 +89,7 @@ def _checked(results: Sequence[Features]) -> list[Features | BadResult]:
     named = [(i, port, value) for i, result in enumerate(results) for port, value in result.items()]
     named = [(i, port, value) for i, port, value in named if value.is_floating_point()]
     bad = {i: port for (i, port, _), ok in zip(named, are_finite([v for *_, v in named]), strict=True) if not ok}
-    return [BadResult(f"{bad[i]}: {NOT_FINITE}") if i in bad else result for i, result in enumerate(results)]
+    return [
+        BadResult(f"{bad[i]}: {NOT_FINITE}", is_finite=False) if i in bad else result
+        for i, result in enumerate(results)
+    ]

@@ -74,7 +74,9 @@ class Score(Loop[Scoring]):
         """One step of the expert over all sequences; the log-probabilities [n] of the ids behind those fed."""
         results = forward(expert, [_row(unit) for unit in units])
         found = [_behind(unit, result) for unit, result in zip(units, results, strict=True)]
-        return [x if ok else BadResult(NOT_FINITE) for x, ok in zip(found, are_finite(found), strict=True)]
+        return [
+            x if ok else BadResult(NOT_FINITE, is_finite=False) for x, ok in zip(found, are_finite(found), strict=True)
+        ]
 
     def advance(self, state: Scoring, result: Tensor) -> list[Emit]:
         """What was found of the tokens leaves at once."""

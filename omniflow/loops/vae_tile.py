@@ -135,4 +135,4 @@ def _ramp(first: int, length: int, size: int, overlap: int, scale: int) -> Tenso
 def _checked(result: Tensor, part: Tensor, scale: int, is_finite: bool) -> Tensor | BadResult:
     if result.ndim != part.ndim or result.shape[-3:-1] != (scale * part.shape[-2], scale * part.shape[-1]):
         return BadResult(f"pixels {list(result.shape)} of a latent tile {list(part.shape)}")
-    return result if is_finite else BadResult(NOT_FINITE)
+    return result if is_finite else BadResult(NOT_FINITE, is_finite=False)

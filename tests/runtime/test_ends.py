@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import pytest
 import torch
@@ -293,4 +294,43 @@ def test_what_an_encoder_does_not_take_of_a_clients_values_refuses_the_request(
     result = running.run({"ids": ids})
     assert result.state is State.REFUSED
     assert said in str(result.error)
+    assert running.live == 0
+
+
+PAINTED = {
+    "card.yaml": """kind: card
+id: c
+components: {denoiser: {use: null.denoiser}}
+loops: {paint: {kind: diffusion_denoise, binds: denoiser, steps: 3}}
+""",
+    "p.program.yaml": """kind: program
+id: p
+card: c
+inputs: {embeds: "f32[P, 16]"}
+outputs: {latents: paint.latents}
+nodes: {paint: {loop: paint}}
+edges: [embeds -> paint.condition]
+""",
+}
+
+
+def test_numbers_that_no_model_was_made_for_are_refused_where_they_give_none_and_neighbours_go_on(
+    tmp_path: Path,
+) -> None:
+    for name, text in PAINTED.items():
+        (tmp_path / name).write_text(f"omniflow: 1\n{text}")
+    schedule = omniflow.compile(tmp_path / "p.program.yaml")
+    running = omniflow.load(schedule)
+    embeds = [torch.arange(32.0).view(2, 16), torch.full((2, 16), 3e38), torch.full((1, 16), 1e30)]
+    ids = [running.submit({"embeds": each}, seed=seed) for seed, each in enumerate(embeds)]
+    drain(running)
+    kept, refused, far = [running.result(request) for request in ids]
+    assert kept is not None
+    assert refused is not None
+    assert far is not None
+    assert refused.state is State.REFUSED
+    said = "node paint: unit 0: values that are not numbers; input embeds has values up to 3e+38, for which no model"
+    assert said in str(refused.error)
+    assert far.state is State.DONE  # what a model can work on is nobody else's to judge
+    assert torch.equal(kept.outputs["latents"], omniflow.load(schedule).run({"embeds": embeds[0]}).outputs["latents"])
     assert running.live == 0
