@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from omniflow.bind import cache_of, load_expert
+from omniflow.loaders import cache_of, load_expert
 from omniflow.roles import Autoregressor, TokenRows
 from omniflow_compiler.schedule import Schedule
 from omniflow_compiler.spec import form_key

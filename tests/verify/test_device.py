@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 import omniflow
-from omniflow.bind import cache_of, find_loader
+from omniflow.loaders import cache_of, find_loader
 from omniflow.roles import DecoderRows, TokenRows
 from tests.parity.references import watching
 from tests.verify.ways import CHECKPOINTS, WAYS
