@@ -12,6 +12,7 @@ from omniflow.loaders import cache_of, load_expert
 from omniflow.loops.ar_decode import ARDecode
 from omniflow.loops.audio_decode import AudioDecode
 from omniflow.loops.base import Loop
+from omniflow.loops.chunk_rollout import ChunkRollout
 from omniflow.loops.diffusion_denoise import DiffusionDenoise
 from omniflow.loops.encode import Encode
 from omniflow.loops.inner import NestedDecode
@@ -34,11 +35,13 @@ NEEDS: Mapping[str, tuple[str, ...]] = {  # what a loop kind calls of its expert
     "encode": ("encode",),
     "audio_decode": ("open", "decode"),
     "diffusion_denoise": ("initial", "velocity"),
+    "chunk_rollout": ("initial", "velocity", "keep"),
     "vae_tile": ("scale", "decode_tiles"),
 }
 
 LOOPS: Mapping[str, Callable[[Node, Any], Loop[Any]]] = {  # kinds that need nothing but their expert
     "audio_decode": AudioDecode,
+    "chunk_rollout": ChunkRollout,
     "diffusion_denoise": DiffusionDenoise,
     "vae_tile": VaeTile,
 }

@@ -15,7 +15,8 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from omniflow.roles import DecoderRows, Embedder
+from omniflow.loops.chunk_rollout import ACTIONS
+from omniflow.roles import ChunkRow, DecoderRows, Embedder
 from omniflow.values import dtype_of, is_starred
 from omniflow_compiler.schedule import Expert, Node, Place, PortType, Schedule
 from omniflow_compiler.sizes import parse_size
@@ -221,7 +222,24 @@ def _denoised(trial: _Trial) -> list[str]:
     ]
 
 
-_TRIALS = {"encode": _encoded, "audio_decode": _decoded, "vae_tile": _painted, "diffusion_denoise": _denoised}
+def _rolled(trial: _Trial) -> list[str]:
+    given = trial.inputs()
+    actions = given.pop(ACTIONS, None)
+    latent = trial.expert.initial(given, generator=torch.Generator().manual_seed(0))
+    row = ChunkRow(latent, 0.0, (), 0, given, None if actions is None else actions[0])
+    (kept,) = trial.expert.keep([row._replace(time=1.0)])
+    (velocity,) = trial.expert.velocity([row._replace(past=(kept,), number=1)])
+    ((name, kind),) = trial.outputs.items()
+    return list(_value_faults(name, kind, velocity, trial.lengths))
+
+
+_TRIALS = {
+    "encode": _encoded,
+    "audio_decode": _decoded,
+    "vae_tile": _painted,
+    "diffusion_denoise": _denoised,
+    "chunk_rollout": _rolled,
+}
 
 
 def _item(kind: PortType) -> PortType:

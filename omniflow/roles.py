@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -256,6 +256,34 @@ class Denoiser(Protocol):
 
         Times run from 0 (noise) to 1 (data), and the velocity is the latent's change per unit of time.
         """
+
+
+class ChunkRow(NamedTuple):
+    """One chunk of a world: its latent at a time from 0 (noise) to 1 (data), and what it lies behind.
+
+    past: what was kept of the chunks before it, the oldest first, as many as the loop's window has; number: how many
+    chunks there have been since the world began. conditions: values of the loop's ports. action: the chunk's own, [A].
+    """
+
+    latent: Tensor
+    time: float
+    past: tuple[Tensor, ...]
+    number: int
+    conditions: Mapping[str, Any]
+    action: Tensor | None
+
+
+class WorldModel(Protocol):
+    """Role of experts bound by `chunk_rollout`: a denoiser of one chunk behind those before it."""
+
+    def initial(self, conditions: Mapping[str, Any], *, generator: torch.Generator) -> Tensor:
+        """Noise of a chunk's shape."""
+
+    def velocity(self, rows: Sequence[ChunkRow]) -> Sequence[Tensor]:
+        """Predicted velocity per row, of its latent's shape. Pasts may be of different lengths."""
+
+    def keep(self, rows: Sequence[ChunkRow]) -> Sequence[Tensor]:
+        """What later chunks need of each row, a chunk without noise at time 1: its keys and values, in one tensor."""
 
 
 @runtime_checkable

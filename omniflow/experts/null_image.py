@@ -60,6 +60,18 @@ class NullImageDecoder:
         return list(pixels.repeat_interleave(SCALE, dim=1).repeat_interleave(SCALE, dim=2))
 
 
+class NullScreen:
+    """Role TileDecoder. Latents [4, F, h, w] to frames [F, 8 * h, 8 * w, 3], each by itself."""
+
+    scale = SCALE
+
+    def __init__(self) -> None:
+        self._frames = NullImageDecoder()
+
+    def decode_tiles(self, tiles: Sequence[Tensor]) -> list[Tensor]:
+        return [torch.stack(self._frames.decode_tiles(list(tile.transpose(0, 1)))) for tile in tiles]
+
+
 def load_text_encoder(spec: Expert, _cache: Cache | None) -> NullTextEncoder:
     """Attribute `seed`."""
     return NullTextEncoder(seed=int(spec.attributes.get("seed", 14)))
@@ -73,3 +85,8 @@ def load_denoiser(spec: Expert, _cache: Cache | None) -> NullDenoiser:
 def load_image_decoder(_spec: Expert, _cache: Cache | None) -> NullImageDecoder:
     """Has no attributes."""
     return NullImageDecoder()
+
+
+def load_screen(_spec: Expert, _cache: Cache | None) -> NullScreen:
+    """Has no attributes."""
+    return NullScreen()

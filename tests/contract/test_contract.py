@@ -12,7 +12,8 @@ from torch import Tensor, nn
 import omniflow_compiler
 from omniflow.bind import bind
 from omniflow.contract import contract_faults
-from omniflow.roles import DecoderRows, DecoderState
+from omniflow.engine import Engine
+from omniflow.roles import ChunkRow, DecoderRows, DecoderState
 from omniflow_compiler.library.signature import ExpertSignature
 from omniflow_compiler.schedule import Schedule
 from tests.compiler.programs import check, ports
@@ -40,6 +41,10 @@ VOCODER = ExpertSignature(
     use="t.vocoder", role="vocoder", hop=4, doc="",
     serves={"audio_decode": ports({"x~": "f32[F, 3]"}, {"audio~": "audio[4*F]"})},
 )  # fmt: skip
+WORLD = ExpertSignature(
+    use="t.world", role="world_model", doc="",
+    serves={"chunk_rollout": ports({"words": "f32[P, 3]"}, {"latents~": "f32[2*T, 5]"})},
+)  # fmt: skip
 LM = ExpertSignature(
     use="t.lm", role="lm", sizes={"vocabulary": 10, "hidden": 4}, doc="",
     serves={
@@ -52,7 +57,7 @@ LM = ExpertSignature(
 
 def schedule_of(folder: Path, signature: ExpertSignature, kind: str, inputs: str, port: str, **card: str) -> Schedule:
     extra = "".join(f", {key}: {value}" for key, value in card.items())
-    bound = ", max_tokens: 3" if kind == "ar_decode" else ""
+    bound = {"ar_decode": ", max_tokens: 3", "chunk_rollout": ", chunks: 3, window: 2, steps: 2"}.get(kind, "")
     entry = signature.serves[kind].inputs[0].name
     compilation = check(
         folder,
@@ -123,6 +128,36 @@ def test_a_decoder_of_another_hop_is_caught(tmp_path: Path) -> None:
     schedule = schedule_of(tmp_path, VOCODER, "audio_decode", "f32[F, 3]", "audio")
     assert messages(schedule, Decoder(4)) == []
     assert len(messages(schedule, Decoder(5))) == 1
+
+
+class World:
+    """Chunks of `frames` frames."""
+
+    def __init__(self, frames: int) -> None:
+        self.frames = frames
+
+    def initial(self, conditions: Mapping[str, Any], *, generator: torch.Generator) -> Tensor:
+        return torch.randn(self.frames, 5, generator=generator)
+
+    def velocity(self, rows: Sequence[ChunkRow]) -> list[Tensor]:
+        return [row.latent * sum(row.past, row.conditions["words"].sum()) for row in rows]
+
+    def keep(self, rows: Sequence[ChunkRow]) -> list[Tensor]:
+        return [row.latent.sum() for row in rows]
+
+
+def test_a_world_of_other_chunks_is_caught(tmp_path: Path) -> None:
+    schedule = schedule_of(tmp_path, WORLD, "chunk_rollout", "f32[P, 3]", "latents")
+    assert messages(schedule, World(2)) == []
+    assert len(messages(schedule, World(3))) == 1
+
+
+def test_chunks_of_a_world_that_are_no_items_lie_one_behind_the_other(tmp_path: Path) -> None:
+    schedule = schedule_of(tmp_path, WORLD, "chunk_rollout", "f32[P, 3]", "latents")
+    engine = Engine(bind(schedule, given={"e": World(2)}))
+    found = engine.run({"x": torch.ones(4, 3)}).outputs["y"]
+    assert found.shape == (2 * 3, 5)
+    assert schedule.node("n").units[0].expected == 3 * (2 + 1)
 
 
 class Language:

@@ -8,6 +8,7 @@ import omniflow
 from omniflow.experts.null_language import NullSequence
 from omniflow.loops.ar_decode import ARDecode
 from omniflow.loops.audio_decode import AudioDecode
+from omniflow.loops.chunk_rollout import ChunkRollout
 from omniflow.loops.diffusion_denoise import DiffusionDenoise
 from omniflow.loops.encode import Encode
 from omniflow.loops.inner import Nested
@@ -71,7 +72,7 @@ def test_logits_of_given_tokens_are_in_the_plan() -> None:
 def test_the_plan_knows_how_many_items_the_runtime_has_in_work() -> None:
     kinds = {
         "ar_decode": ARDecode, "audio_decode": AudioDecode, "diffusion_denoise": DiffusionDenoise, "encode": Encode,
-        "vae_tile": VaeTile, "score": Score,
+        "vae_tile": VaeTile, "score": Score, "chunk_rollout": ChunkRollout,
     }  # fmt: skip
     assert {kind: signature.lanes for kind, signature in LOOPS.items()} == {k: v.lanes for k, v in kinds.items()}
     assert {signature.lanes for signature in OPS.values()} == {RunOp.lanes}

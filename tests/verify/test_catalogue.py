@@ -19,7 +19,14 @@ from omniflow_compiler.schedule import Schedule
 from tests.verify.ways import CHECKPOINTS, WAYS
 
 PROGRAMS = [name for name, path in catalog().items() if path.name.endswith(".program.yaml")]
-INVARIANT = ("null.columns", "null.frames", "null.score", "null.speech", "null.image")  # every kind of loop among them
+INVARIANT = (
+    "null.columns",
+    "null.frames",
+    "null.score",
+    "null.speech",
+    "null.image",
+    "null.world",
+)  # every kind of loop among them
 Folders = Callable[[str], Path]
 
 

@@ -208,6 +208,9 @@ WAYS: Mapping[str, Way] = {
     "null.frames": Way(requests=prompts()),
     "null.image": Way(requests=prompts()),
     "null.score": Way(requests=tokens(300, "prompt", "tokens")),
+    "null.world": Way(
+        requests=lambda: [{"prompt": p, "actions": torch.eye(3).repeat(i + 1, 1)} for i, p in enumerate(PROMPTS)]
+    ),
     "null.speech": Way(params={"max_tokens": "24"}, requests=prompts()),
     "qwen2_5_omni.speech": Way(
         checkpoint="qwen2_5_omni", params=OMNI, requests=played_and_shown("w5 w9 w77", "w8", "w1 w2 w3 w99 w20 w33")

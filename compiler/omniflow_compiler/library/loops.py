@@ -16,6 +16,17 @@ _SAMPLING = (
     Attribute(name="suppress_from", type="int", default=0, minimum=0, doc="Ids from here on are never chosen, but for those of `stop`; 0 is off."),
 )  # fmt: skip
 
+_FLOW = (
+    Attribute(name="solver", type="text", default="euler", choices=("euler", "heun", "midpoint", "rk4", "unipc"), doc="How the flow is integrated."),
+    Attribute(name="shift", type="float", default=1.0, minimum=0.01, maximum=1e4, doc="Static shift of the noise levels."),
+    Attribute(name="levels", type="text", default="even", choices=("even", "unit", "trained", "open"), doc="Noise levels before the shift: `even` in time; `unit`, 1 down to 1/steps; `trained`, largest to smallest trained level; `open`, the same without the last. All end at 0."),
+    Attribute(name="train_steps", type="int", default=1000, minimum=1, maximum=1_000_000, doc="Noise levels that the denoiser was trained at."),
+    Attribute(name="terminal", type="float", default=0.0, minimum=0.0, maximum=1.0, doc="Stretches the levels so that the last but one is this; 0 leaves them."),
+    Attribute(name="whole_times", type="bool", default=False, doc="The denoiser is told the time in whole training steps, cut off."),
+    Attribute(name="order", type="int", default=2, minimum=1, maximum=3, doc="Order of `unipc`."),
+    Attribute(name="sway", type="float", default=0.0, minimum=-1.0, maximum=1.0, doc="Sway of the time grid (F5-TTS); 0 is even."),
+)  # fmt: skip
+
 LOOPS = {
     signature.kind: signature
     for signature in (
@@ -42,20 +53,26 @@ LOOPS = {
             lanes=4,
             attributes=(
                 Attribute(name="steps", type="int", required=True, minimum=1, maximum=10_000, doc="Denoise steps."),
-                Attribute(name="solver", type="text", default="euler", choices=("euler", "heun", "midpoint", "rk4", "unipc"), doc="How the flow is integrated."),
+                *_FLOW,
                 Attribute(name="guidance", type="float", default=0.0, minimum=0.0, maximum=1e4, doc="Weight of the conditional minus the unconditional prediction; 0 is off."),
-                Attribute(name="shift", type="float", default=1.0, minimum=0.01, maximum=1e4, doc="Static shift of the noise levels."),
-                Attribute(name="levels", type="text", default="even", choices=("even", "unit", "trained", "open"), doc="Noise levels before the shift: `even` in time; `unit`, 1 down to 1/steps; `trained`, largest to smallest trained level; `open`, the same without the last. All end at 0."),
-                Attribute(name="train_steps", type="int", default=1000, minimum=1, maximum=1_000_000, doc="Noise levels that the denoiser was trained at."),
                 Attribute(name="shift_by_length", type="numbers", default=(), doc="Length, shift, length, shift: a line through the two points, at the sequence length of the latent, in place of `shift`."),
                 Attribute(name="shift_curve", type="text", default="exponential", choices=("exponential", "linear"), doc="What `shift_by_length` is put into."),
-                Attribute(name="terminal", type="float", default=0.0, minimum=0.0, maximum=1.0, doc="Stretches the levels so that the last but one is this; 0 leaves them."),
-                Attribute(name="whole_times", type="bool", default=False, doc="The denoiser is told the time in whole training steps, cut off."),
-                Attribute(name="order", type="int", default=2, minimum=1, maximum=3, doc="Order of `unipc`."),
                 Attribute(name="cfg", type="float", default=1.0, minimum=0.0, maximum=1e4, doc="Classifier-free guidance as published pipelines count it, u + cfg * (v - u); 1 is off."),
-                Attribute(name="sway", type="float", default=0.0, minimum=-1.0, maximum=1.0, doc="Sway of the time grid (F5-TTS); 0 is even."),
             ),
             doc="Integrates a learned flow from noise to a latent.",
+        ),
+        LoopSignature(
+            kind="chunk_rollout",
+            units=("chunk_step",),
+            lanes=4,
+            attributes=(
+                Attribute(name="chunks", type="int", required=True, minimum=1, maximum=1_000_000, doc="Most chunks of a request; with `actions`, one for each of them."),
+                Attribute(name="window", type="int", required=True, minimum=1, maximum=10_000, is_fixed=True, doc="How many chunks before it a chunk is made behind, at most."),
+                Attribute(name="steps", type="int", required=True, minimum=1, maximum=10_000, doc="Denoise steps of a chunk."),
+                *_FLOW,
+                Attribute(name="session", type="bool", default=False, doc="In a session, go on behind the last chunk of the turn before."),
+            ),
+            doc="Denoises a world chunk by chunk, each behind those before it.",
         ),
         LoopSignature(
             kind="audio_decode",

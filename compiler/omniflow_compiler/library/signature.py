@@ -149,7 +149,7 @@ class ExpertSignature:
     dtypes: tuple[str, ...] = ()  # that its weights can have, where those are not all
     devices: tuple[str, ...] = ()  # kinds of device it can live on, where those are not all
     rows: tuple[str, ...] = ()  # names that `when_empty: {hold: ...}` may use
-    kv_bytes_per_token: int | FromConfig = 0  # of keys and values in float32
+    kv_bytes_per_token: int | FromConfig = 0  # of keys and values in float32; of what a world model keeps of a chunk
     leases: bool = True  # its sequences lease from the cache that a loop names
     forks: bool = False  # a sequence can begin with what another one has cached
     hop: int = 0  # output elements per input element of a stream decoder

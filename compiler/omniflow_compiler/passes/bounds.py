@@ -25,7 +25,7 @@ MAX_TOKENS = 1 << 31
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """`most` has the most tokens of loop nodes that declare a bound; `lengths` what their expressions read, by name."""
+    """`most` has the most tokens (or chunks) of loop nodes that declare a bound; `lengths` what expressions read."""
 
     most: Mapping[str, int] = field(default_factory=dict)
     lengths: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -54,7 +54,7 @@ def find_bounds(graph: ProgramGraph, order: Sequence[str], report: Report) -> Bo
     lengths: dict[str, Mapping[str, str]] = {}
     for name in order:
         node = graph.nodes[name]
-        written = node.attributes.get("max_tokens")
+        written = node.attributes.get("max_tokens", node.attributes.get("chunks"))
         if isinstance(written, int) and not isinstance(written, bool):
             most[name] = written
         for bound in _expressions(node):

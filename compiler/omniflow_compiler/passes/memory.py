@@ -17,6 +17,7 @@ from omniflow_compiler.passes.order import edges_into
 from omniflow_compiler.passes.types import Types
 from omniflow_compiler.passes.units import SCORED
 from omniflow_compiler.schedule import Buffer, Holder, Memory
+from omniflow_compiler.spec import LoopSpec
 from omniflow_compiler.types import DTYPE_BYTES, Type
 
 DEFAULT_CAPACITY = 256
@@ -110,18 +111,23 @@ def _state_bytes(node: Node, graph: ProgramGraph, types: Types, lengths: Lengths
 
 
 def _kv_bytes(node: Node, types: Types, lengths: Lengths, bounds: Mapping[str, int]) -> int:
-    """Keys and values of one item, where no cache holds them: its prompt and as many tokens as it may decode."""
-    total = 0
-    for loop, component in zip(node.loop_specs, node.components, strict=False):
-        if loop.cache is None and component.kv_bytes_per_token:
-            inner = node.inner is not None and loop is node.inner.spec
-            if inner and node.inner is not None:
-                tokens = max(len(node.inner.feed), 1) + node.inner.length
-            else:
-                given = _given_tokens(node, PROMPTS, types, lengths)
-                tokens = sequences_of(node.attributes) * (given + _own_tokens(node, types, lengths, bounds))
-            total += tokens * component.kv_bytes_per_token
-    return total
+    """Keys and values of one item, where no cache holds them."""
+    return sum(
+        _held_tokens(node, loop, types, lengths, bounds) * component.kv_bytes_per_token
+        for loop, component in zip(node.loop_specs, node.components, strict=False)
+        if loop.cache is None and component.kv_bytes_per_token
+    )
+
+
+def _held_tokens(node: Node, loop: LoopSpec, types: Types, lengths: Lengths, bounds: Mapping[str, int]) -> int:
+    """A prompt and as many tokens as may be decoded; of a world, the chunks of its window."""
+    if node.inner is not None and loop is node.inner.spec:
+        return max(len(node.inner.feed), 1) + node.inner.length
+    if loop.kind.text == "chunk_rollout":
+        window = node.attributes.get("window")
+        return window if isinstance(window, int) else DEFAULT_LENGTH
+    given = _given_tokens(node, PROMPTS, types, lengths)
+    return sequences_of(node.attributes) * (given + _own_tokens(node, types, lengths, bounds))
 
 
 def _logit_bytes(node: Node, types: Types, lengths: Lengths) -> int:

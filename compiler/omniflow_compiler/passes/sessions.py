@@ -1,4 +1,4 @@
-"""Checks that a loop which keeps sessions can go on from ids alone."""
+"""Checks that a loop which keeps sessions can go on from what it remembers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PROMPT = "prompt"  # the port whose ids a session remembers
 
 
 def check_sessions(graph: ProgramGraph, report: Report) -> None:
-    """Reports nodes of `session: true` whose turns are not told by the ids that were read and written."""
+    """Reports nodes of `session: true` whose turns are not told by what they remember of the turns before."""
     for node in graph.nodes.values():
         spec = node.loop_spec
         if spec is None or node.attributes.get("session") is not True:
@@ -29,7 +29,8 @@ def _problems(node: Node, incoming: Sequence[Edge]) -> Iterator[tuple[Span, str,
         yield node.span, "it runs once per item, and turns are whole requests", "leave `each` out, or `session`"
     if node.inner is not None:
         yield node.span, "its inner loop's codes are part of what it reads", "leave `session` out"
-    for edge in incoming:
+    decodes = node.loop is not None and node.loop.kind == "ar_decode"  # and remembers nothing but ids
+    for edge in incoming if decodes else ():
         port = edge.spec.target.port
         if port != PROMPT:
             what = f"`{port}` tells more than the ids that a session remembers"

@@ -73,6 +73,9 @@ def _count(kind: str, node: Node, graph: ProgramGraph, lengths: Lengths, bounds:
     if kind == "diffusion_step":
         steps = node.attributes.get("steps")
         return steps if isinstance(steps, int) else 1
+    if kind == "chunk_step":  # and a look at each chunk but the last when it is done
+        steps = node.attributes.get("steps")
+        return bounds.get(node.id, DEFAULT_LENGTH) * ((steps if isinstance(steps, int) else 1) + 1)
     if kind == "audio_chunk":
         return max((_chunks(edge, lengths) for edge in graph.incoming[node.id]), default=1)
     return 1

@@ -74,6 +74,33 @@ _IMAGE = (
     ),
 )  # fmt: skip
 
+_WORLD = (
+    ExpertSignature(
+        use="null.world", role="world_model", sizes={"width": 16}, num_parameters=10_000,
+        serves={
+            "chunk_rollout": Ports(
+                inputs=(
+                    Port(name="condition", type="f32[P, width]"),
+                    Port(name="actions", type="f32[A, 3]", required=False, streams=True, doc="A row for each chunk."),
+                ),
+                outputs=(Port(name="latents", type="latent[T*, 4, 2, 8, 8]", streams=True),),
+            )
+        },
+        kv_bytes_per_token=4 * 4 * 2 * 8 * 8,
+        unit_seconds={"chunk_step": 200e-6}, doc="Tiny random world of chunks of two frames.",
+    ),
+    ExpertSignature(
+        use="null.screen", role="image_decoder",
+        serves={
+            "vae_tile": Ports(
+                inputs=(Port(name="latents", type="latent[4, F, H, W]"),),
+                outputs=(Port(name="video", type="video[F, 8*H, 8*W, 3]"),),
+            )
+        },
+        unit_seconds={"vae_tile": 200e-6}, doc="Tiny random decoder of frames, each by itself.",
+    ),
+)  # fmt: skip
+
 _FRAMES = (
     ExpertSignature(
         use="null.framer", role="talker", sizes={"vocabulary": VOCAB, "codes": 32, "width": 16}, num_parameters=10_000,
@@ -124,4 +151,4 @@ _FRAMES = (
     ),
 )  # fmt: skip
 
-SIGNATURES = tuple(_tiny(signature) for signature in (*map(_null, smol.SIGNATURES), *_IMAGE, *_FRAMES))
+SIGNATURES = tuple(_tiny(signature) for signature in (*map(_null, smol.SIGNATURES), *_IMAGE, *_WORLD, *_FRAMES))
