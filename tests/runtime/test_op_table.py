@@ -6,7 +6,7 @@ from dataclasses import fields
 from pathlib import Path
 
 import omniflow
-from omniflow import bind
+from omniflow import bind, loaders
 from omniflow.loops.base import Loop
 from omniflow.ops.table import OPS
 from omniflow_compiler.library.experts import EXPERTS
@@ -33,8 +33,8 @@ def test_every_loop_kind_of_the_language_runs_and_no_other() -> None:
 
 
 def test_every_built_in_expert_can_be_loaded() -> None:
-    assert set(EXPERTS) == set(bind.BUILT_IN)
-    for use, path in bind.BUILT_IN.items():
+    assert set(EXPERTS) == set(loaders.BUILT_IN)
+    for use, path in loaders.BUILT_IN.items():
         module, _, name = path.partition(":")
         file = Path(omniflow.__file__).parents[1] / f"{module.replace('.', '/')}.py"
         assert f"def {name}(" in file.read_text(encoding="utf-8"), use
