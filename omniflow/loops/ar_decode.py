@@ -13,8 +13,8 @@ from torch import Tensor
 from omniflow.lease import Lease
 from omniflow.loops.ar_step import run_step
 from omniflow.loops.base import BadResult, Done, Emit, Loop, Memory, Start, Unit, Wait
-from omniflow.loops.columns import Columns, check_columns, make_columns
-from omniflow.loops.decoding import PREFILL, TOKEN, Decoding, Step
+from omniflow.loops.columns import check_columns, make_columns
+from omniflow.loops.decoding import PREFILL, PROMPT, TOKEN, Decoding, Step
 from omniflow.loops.sampling import Sampling, read_sampling
 from omniflow.pool import Pool
 from omniflow.roles import Autoregressor, NamesRows, Primed, SelfGuided, SequenceState
@@ -25,7 +25,6 @@ POOL = "cache"  # what a sequence waits for while its expert has no room
 TURN = "turn"  # what it waits for while another request gathers caches to hand on
 PROMPT_PORTS = frozenset({"prompt", "prompt_embeds", "forced"})
 OTHER_PORTS = frozenset({"kv", "tokens", "embeds", "logprobs", "codes"})  # ports out that need no hidden states
-PROMPT = "prompt_"  # what hidden states of the prompt are named with
 
 
 @lru_cache
@@ -199,57 +198,7 @@ class ARDecode(Loop[Decoding]):
 
     def advance(self, state: Decoding, result: Step) -> list[Emit]:
         """A token leaves when it is chosen; its hidden state and embedding when it has been fed."""
-        out = result.out
-        emits = [] if out.hidden is None and out.embeds is None and not out.taps else self._rows_of(state, result)
-        state.num_fed += result.fed
-        state.has_row = False
-        if result.token is not None:
-            self._take(state, result, result.token, emits)
-        elif state.is_full and state.num_fed >= state.num_prompt:
-            state.reason = "forced" if state.forced else "bound"
-        return emits
-
-    @staticmethod
-    def _rows_of(state: Decoding, result: Step) -> list[Emit]:
-        """Hidden states, taps and embeddings of what was fed; with the last of the prompt its ports end."""
-        out, is_prompt = result.out, state.num_fed < state.num_prompt
-        prefix = PROMPT if is_prompt else ""
-        ends = is_prompt and state.num_fed + result.fed == state.num_prompt
-        emits = [] if out.hidden is None else [Emit(f"{prefix}hidden", out.hidden, ends_port=ends)]
-        emits += [Emit(f"{prefix}{name}", tap, ends_port=ends) for name, tap in (out.taps or {}).items()]
-        if out.embeds is not None and not is_prompt:
-            emits.append(Emit("embeds", out.embeds))
-        return emits
-
-    @staticmethod
-    def _take(state: Decoding, result: Step, token: int, emits: list[Emit]) -> None:
-        if token in state.sampling.stop and not state.forced:
-            state.reason = "stop"
-            return
-        state.tokens.append(token)
-        if state.columns is not None:
-            ARDecode._take_column(state, state.columns, result, emits)
-            return
-        state.feed = result.feed
-        emits.append(Emit("tokens", result.feed))
-        if result.logprob is not None:
-            state.logprobs.append(float(result.logprob))
-            emits.append(Emit("logprobs", result.logprob))
-        if state.is_full and not (state.wants_rows and state.feeds_last):
-            state.reason = "forced" if state.forced else "bound"
-
-    @staticmethod
-    def _take_column(state: Decoding, columns: Columns, result: Step, emits: list[Emit]) -> None:
-        """A frame leaves when its last code is chosen."""
-        assert result.feed is not None
-        num_frames = max(state.limit - columns.lag, 0)
-        state.feed, frame = columns.take(result.feed.tolist(), num_frames)
-        if frame is not None:
-            emits.append(Emit("codes", frame))
-        if result.logprob is not None:
-            columns.logprobs.append(result.logprob.tolist())
-        if state.is_full:
-            state.reason = "bound"
+        return state.fold(result)
 
     def finalize(self, state: Decoding) -> list[Emit]:
         """Forced ids that needed no model leave here, and the cache by reference: `kv`, of all that was fed."""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from omniflow.lease import Lease
-from omniflow.loops.base import Stream, Unit
+from omniflow.loops.base import Emit, Stream, Unit
 from omniflow.loops.columns import Columns
 from omniflow.loops.sampling import Sampling
 from omniflow.pool import Pool
@@ -19,6 +19,7 @@ from omniflow.rng import Source
 from omniflow.roles import SequenceState, StepResult
 
 PREFILL, TOKEN = "ar_prefill", "ar_token"
+PROMPT = "prompt_"  # what hidden states of the prompt are named with
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -106,6 +107,57 @@ class Decoding:
     def needs_model(self) -> bool:
         """Whether forced ids have to pass through the expert all the same."""
         return self.wants_rows or self.hands_on
+
+    def fold(self, step: Step) -> list[Emit]:
+        """What a step gave: what leaves with it."""
+        out = step.out
+        emits = [] if out.hidden is None and out.embeds is None and not out.taps else self._rows_of(step)
+        self.num_fed += step.fed
+        self.has_row = False
+        if step.token is not None:
+            self._take(step, step.token, emits)
+        elif self.is_full and self.num_fed >= self.num_prompt:
+            self.reason = "forced" if self.forced else "bound"
+        return emits
+
+    def _rows_of(self, step: Step) -> list[Emit]:
+        """Hidden states, taps and embeddings of what was fed; with the last of the prompt its ports end."""
+        out, is_prompt = step.out, self.num_fed < self.num_prompt
+        prefix = PROMPT if is_prompt else ""
+        ends = is_prompt and self.num_fed + step.fed == self.num_prompt
+        emits = [] if out.hidden is None else [Emit(f"{prefix}hidden", out.hidden, ends_port=ends)]
+        emits += [Emit(f"{prefix}{name}", tap, ends_port=ends) for name, tap in (out.taps or {}).items()]
+        if out.embeds is not None and not is_prompt:
+            emits.append(Emit("embeds", out.embeds))
+        return emits
+
+    def _take(self, step: Step, token: int, emits: list[Emit]) -> None:
+        if token in self.sampling.stop and not self.forced:
+            self.reason = "stop"
+            return
+        self.tokens.append(token)
+        if self.columns is not None:
+            self._take_column(self.columns, step, emits)
+            return
+        self.feed = step.feed
+        emits.append(Emit("tokens", step.feed))
+        if step.logprob is not None:
+            self.logprobs.append(float(step.logprob))
+            emits.append(Emit("logprobs", step.logprob))
+        if self.is_full and not (self.wants_rows and self.feeds_last):
+            self.reason = "forced" if self.forced else "bound"
+
+    def _take_column(self, columns: Columns, step: Step, emits: list[Emit]) -> None:
+        """A frame leaves when its last code is chosen."""
+        assert step.feed is not None
+        num_frames = max(self.limit - columns.lag, 0)
+        self.feed, frame = columns.take(step.feed.tolist(), num_frames)
+        if frame is not None:
+            emits.append(Emit("codes", frame))
+        if step.logprob is not None:
+            columns.logprobs.append(step.logprob.tolist())
+        if self.is_full:
+            self.reason = "bound"
 
 
 class Step(NamedTuple):
