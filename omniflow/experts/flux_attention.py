@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
+from omniflow.experts.attention import attend
 from omniflow.experts.rotary import as_turns, norm_and_turn
 
 
@@ -37,12 +37,12 @@ class FluxAttention:
         assert image_rotary_emb is not None
         turns = as_turns(*image_rotary_emb)
         if encoder_hidden_states is None:
-            return _attend(_picture_heads(attn, hidden_states, turns), attention_mask)
+            return attend(*_picture_heads(attn, hidden_states, turns), attention_mask)
         length = encoder_hidden_states.shape[1]
         text = _text_heads(attn, encoder_hidden_states, turns[:length])
         picture = _picture_heads(attn, hidden_states, turns[length:])
         both = _Heads(*(torch.cat(pair, dim=1) for pair in zip(text, picture, strict=True)))
-        mixed = _attend(both, attention_mask)
+        mixed = attend(*both, attention_mask)
         return attn.to_out[0](mixed[:, length:].contiguous()), attn.to_add_out(mixed[:, :length].contiguous())
 
 
@@ -55,9 +55,3 @@ def _text_heads(attn: Any, x: Tensor, turns: Tensor) -> _Heads:
     layers = (attn.add_q_proj, attn.add_k_proj, attn.add_v_proj)
     q, k, v = (layer(x).unflatten(-1, (-1, attn.head_dim)) for layer in layers)
     return _Heads(norm_and_turn(q, attn.norm_added_q, turns), norm_and_turn(k, attn.norm_added_k, turns), v)
-
-
-def _attend(heads: _Heads, mask: Tensor | None) -> Tensor:
-    """[B, S, heads * D]."""
-    q, k, v = (part.transpose(1, 2) for part in heads)
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask).transpose(1, 2).flatten(2)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch.nn.functional as F
 from torch import Tensor
 
+from omniflow.experts.attention import attend
 from omniflow.experts.rotary import as_turns, norm_and_turn
 
 
@@ -33,7 +33,5 @@ class WanAttention:
         else:
             turns = as_turns(*(part[0, :, 0] for part in rotary_emb))
             query, key = norm_and_turn(query, attn.norm_q, turns), norm_and_turn(key, attn.norm_k, turns)
-        q, k, v = (part.transpose(1, 2) for part in (query, key, value.unflatten(-1, heads)))
-        mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=attention_mask).transpose(1, 2).flatten(2)
-        out: Tensor = attn.to_out[0](mixed)
+        out: Tensor = attn.to_out[0](attend(query, key, value.unflatten(-1, heads), attention_mask))
         return out
