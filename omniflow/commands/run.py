@@ -23,6 +23,7 @@ from omniflow.commands.values import read_inputs
 from omniflow.engine import Engine
 from omniflow.errors import InputError, OmniFlowError
 from omniflow.files import WriteError, one_at_a_time, write_bytes
+from omniflow.idle import idle_encoders
 from omniflow.inputs import check_inputs
 from omniflow.loading import compile, load
 from omniflow.params import read_params
@@ -61,7 +62,8 @@ def run(
         own = read_params(compiled, params or {})
         _check_folder(out)
         choose_threads(compiled)
-        engine = load(compiled, limits=limits, profile=profile, trace=trace, faults=faults)
+        idle = idle_encoders(compiled, values)
+        engine = load(compiled, limits=limits, profile=profile, trace=trace, faults=faults, experts=idle)
         printer = Printer(sys.stdout)
         progress = make_progress(compiled, printer, quiet=as_json)
         request = engine.submit(values, params=own, seed=seed, rng=rng, listener=progress.piece)
