@@ -13,10 +13,11 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from omniflow.experts.packed import is_packed
+from omniflow.experts.packed import PackedLinear
 
 R = TypeVar("R")
 A = TypeVar("A")
+_PRODUCTS = (PackedLinear, nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 
 def by_shape(rows: Sequence[R], key: Callable[[R], Hashable], run: Callable[[list[R]], Sequence[A]]) -> list[A]:
@@ -56,12 +57,23 @@ def _row(value: Any, i: int, height: int) -> Any:
 
 
 def keep_rows_apart(module: nn.Module, names: Callable[[str], bool], device: torch.device) -> nn.Module:
-    """On a CPU, runs the submodules with these names row by row unless they are packed; elsewhere nothing changes."""
+    """On a CPU, runs what is not packed of the submodules with these names row by row; elsewhere nothing changes."""
     if device.type == "cpu":
-        for name, part in list(module.named_modules()):
-            if names(name) and not is_packed(part):
-                module.set_submodule(name, RowByRow(part))
+        for name, _ in list(module.named_modules()):
+            if names(name):
+                _keep_apart(module, name)
     return module
+
+
+def _keep_apart(module: nn.Module, name: str) -> None:
+    """A submodule as a whole where none of its products is packed, else those of its parts that are not."""
+    part = module.get_submodule(name)
+    packed = {isinstance(layer, PackedLinear) for layer in part.modules() if isinstance(layer, _PRODUCTS)}
+    if packed == {False}:
+        module.set_submodule(name, RowByRow(part))
+    elif False in packed:
+        for child, _ in part.named_children():
+            _keep_apart(module, f"{name}.{child}")
 
 
 def decode_rows(rows: Tensor, decode: Callable[[Tensor], Tensor]) -> Tensor:

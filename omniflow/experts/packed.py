@@ -19,7 +19,7 @@ class PackedLinear(nn.Module):
     def __init__(self, layer: nn.Linear, *, gelu: bool = False) -> None:
         super().__init__()
         self.columns = layer.in_features
-        self.weight = layer.weight.new_empty(0)  # which models ask for their dtype
+        self.weight = nn.Parameter(layer.weight.new_empty(0), requires_grad=False)  # which models ask for their dtype
         self._product = linear.PackedLinear(layer.weight.detach(), layer.bias, gelu=gelu)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -50,10 +50,3 @@ def pack_feed_forward(part: Any) -> None:
     """The FeedForward of diffusers with its first layer and the GELU behind it in one pass, where that is packed."""
     if packs(part.net[0].proj):
         part.net[0] = PackedLinear(part.net[0].proj, gelu=True)
-
-
-def is_packed(module: nn.Module) -> bool:
-    """Whether all matrix products of a module are packed, so that rows may go through it together."""
-    parts = list(module.modules())
-    products = any(isinstance(part, PackedLinear) for part in parts)
-    return products and not any(isinstance(part, nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d) for part in parts)

@@ -37,9 +37,9 @@ def build(folder: Path, seed: int, *, scheduler: str = "euler", sizes: Sizes = S
             vocab_size=64, d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4, pad_token_id=0, eos_token_id=2
         )
     )
-    own = {"num_attention_heads": 2, "attention_head_dim": 12, "ffn_dim": 48, "num_layers": 2}
+    own = {"num_attention_heads": 2, "attention_head_dim": 12, "ffn_dim": 48, "num_layers": 2, "freq_dim": 64}
     transformer = WanTransformer3DModel(
-        patch_size=(1, 2, 2), in_channels=16, out_channels=16, text_dim=32, freq_dim=64, cross_attn_norm=True,
+        patch_size=(1, 2, 2), in_channels=16, out_channels=16, text_dim=32, cross_attn_norm=True,
         qk_norm="rms_norm_across_heads", rope_max_seq_len=32, **{**own, **sizes.get("transformer", {})},
     )  # fmt: skip
     vae = AutoencoderKLWan(

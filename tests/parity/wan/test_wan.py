@@ -121,7 +121,7 @@ def test_strangers_at_other_times_and_sizes_change_nothing(references: Reference
 
 
 def test_a_wide_transformer_equals_the_pipeline_alone_and_among_others(tmp_path: Path) -> None:
-    wide = {"num_attention_heads": 8, "attention_head_dim": 64, "ffn_dim": 1024}
+    wide = {"num_attention_heads": 8, "attention_head_dim": 64, "ffn_dim": 1024, "freq_dim": 256}
     reference = Reference(tmp_path, 4, sizes={"transformer": wide})
     running = engine(reference, steps=2, cfg=1.0)
     alone, _ = ours(running, {"prompt": PROMPTS[0], **SIZE}, seed=0)
