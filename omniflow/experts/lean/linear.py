@@ -120,13 +120,9 @@ _PACK_FROM_ELEMENTS = 64 * 1024
 
 
 def pays_to_pack(weight: Tensor) -> bool:
-    """Whether a weight is large and can be packed."""
-    return weight.numel() >= _PACK_FROM_ELEMENTS and _packs(weight)
-
-
-def _packs(weight: Tensor) -> bool:
-    """Whether oneDNN is there for its device and dtype."""
-    return weight.device.type == "cpu" and weight.dtype in (torch.float32, torch.bfloat16) and torch._C._has_mkldnn
+    """Whether a weight is large, and oneDNN is there for its device and dtype."""
+    known = weight.device.type == "cpu" and weight.dtype in (torch.float32, torch.bfloat16)
+    return known and weight.numel() >= _PACK_FROM_ELEMENTS and torch._C._has_mkldnn
 
 
 def prepare(weight: Tensor, bias: Tensor | None, *, quantize: Quantize = "none") -> Linear:
@@ -141,8 +137,5 @@ def prepare(weight: Tensor, bias: Tensor | None, *, quantize: Quantize = "none")
 
 
 def prepare_gelu(weight: Tensor, bias: Tensor | None) -> Linear:
-    """The same for a weight in its own dtype, with tanh-approximated GELU behind it.
-
-    oneDNN's GELU takes less than half the time of torch's on a CPU, which pays for the call at any size.
-    """
-    return PackedLinear(weight, bias, gelu=True) if _packs(weight) else GeluLinear(weight, bias)
+    """The same for a weight in its own dtype, with tanh-approximated GELU behind it."""
+    return PackedLinear(weight, bias, gelu=True) if pays_to_pack(weight) else GeluLinear(weight, bias)
