@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
+from families_roofline import product_rate
 from workload import Request
 
 from omniflow.experts.lean import LeanConfig
@@ -39,13 +40,17 @@ class Limit:
 
 
 def measure() -> Machine:
-    """Best of several runs: sums over half a gigabyte, and square products of 1,536. int4 is multiplied as int8."""
+    """Best of several runs: sums over half a gigabyte, and square products of 1,536. int4 is multiplied as int8.
+
+    float32 counts as fast as packed layers are where these are faster: that is what the decoder runs.
+    """
     big = torch.ones(128 * 2**20)
     bandwidth = big.numel() * 4 / _best(lambda: big.sum(), 7)
     rates = {}
     for dtype in (torch.float32, torch.bfloat16):
         a = torch.randn(1536, 1536).to(dtype)
         rates[str(dtype).removeprefix("torch.")] = 2 * 1536**3 / _best(lambda a=a: a @ a, 7)
+    rates["float32"] = max(rates["float32"], product_rate())
     whole = torch.randint(-127, 128, (1536, 1536), dtype=torch.int8)
     rates["int8"] = 2 * 1536**3 / _best(lambda: torch._int_mm(whole, whole), 7)
     rates["int4"] = rates["int8"]
@@ -83,11 +88,16 @@ def limit(machine: Machine, config: LeanConfig, dtype: str, *, width: int, conte
 
 
 def least_seconds(machine: Machine, config: LeanConfig, dtype: str, requests: Sequence[Request]) -> float:
-    """Below this no server gets: the weights once per token of the longest answer, and all rows multiplied."""
-    rows = sum(len(request.prompt) + request.new for request in requests)
+    """Below this no server gets: the weights once per token of the longest answer, and all rows multiplied.
+
+    The head multiplies one row for each new token, the layers those of the prompts too.
+    """
     step = limit(machine, config, dtype, width=1, context=0)
+    head = 2 * config.vocab_size * config.hidden_size
+    prompts, new = sum(len(request.prompt) for request in requests), sum(request.new for request in requests)
+    operations = prompts * (step.operations - head) + new * step.operations
     longest = max(request.new for request in requests)
-    return max(longest * step.memory_seconds, rows * step.compute_seconds)
+    return max(longest * step.memory_seconds, operations / machine.rates[dtype])
 
 
 def show(machine: Machine) -> str:
