@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
-from families_roofline import product_rate
+from product_rate import product_rate
 from workload import Request
 
 from omniflow.experts.lean import LeanConfig

@@ -27,8 +27,9 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from families_contests import CONTESTS, Contest
-from families_roofline import operations, product_rate
+from families_operations import operations
 from families_sizes import SIZES
+from product_rate import product_rate
 
 COUNTS = (1, 8)
 FASTER, EARLIER = 2.0, 5.0

@@ -1,12 +1,10 @@
-"""What this machine can do at most: the rate of its matrix products, and what a request asks for."""
+"""How fast this machine multiplies: what both rooflines divide by."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 import torch
-from torch.utils.flop_counter import FlopCounterMode
 
 from omniflow.experts.packed import PackedLinear
 
@@ -23,10 +21,3 @@ def product_rate(repeats: int = 15) -> float:
             layer(x)
             best = max(best, 2 * rows * inner * outer / (time.perf_counter() - start))
     return best
-
-
-def operations(run: Callable[[], object]) -> int:
-    """Operations of the matrix products, convolutions and attentions of a run."""
-    with FlopCounterMode(display=False) as counter:
-        run()
-    return int(counter.get_total_flops())
