@@ -68,7 +68,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--dtypes", default="float32,bfloat16")
     parser.add_argument("--quantize", default="none", choices=("none", "int8", "int4"))
     parser.add_argument("--workloads", default="single,8,32")
-    parser.add_argument("--only", help="libraries besides OmniFlow, separated by commas")
+    parser.add_argument("--only", type=_libraries, help="libraries besides OmniFlow, separated by commas")
     parser.add_argument("--python", action="append", default=[], metavar="LIBRARY=PYTHON")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=3)
@@ -78,12 +78,20 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def _libraries(text: str) -> list[str]:
+    names = [name for name in text.split(",") if name]
+    unknown = [name for name in names if name not in LIBRARIES]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"no library is called {', '.join(unknown)}; there are {', '.join(LIBRARIES)}")
+    return names
+
+
 @contextmanager
 def _contestants(folder: Path, dtype: str, options: argparse.Namespace) -> Iterator[list[Contestant]]:
     """Those that are installed; the others are named."""
     entries = [*os.environ.get("OMNIFLOW_PEERS", "").split(","), *options.python]
     pythons = dict(entry.split("=", 1) for entry in entries if entry)
-    wanted = LIBRARIES if options.only is None else ("omniflow", *options.only.split(","))
+    wanted = LIBRARIES if options.only is None else ("omniflow", *options.only)
     found: list[Contestant] = []
     for name in wanted:
         arguments = (str(folder), dtype, str(options.threads), options.quantize)
