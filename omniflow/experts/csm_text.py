@@ -5,7 +5,6 @@ Reference: `CsmForConditionalGeneration` of transformers (modeling_csm.py, gener
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from omniflow.experts.hf_folder import read_config
 from omniflow.experts.lean import Checkpoint, CheckpointError, LeanConfig, LeanDecoder, TensorNames, load, parse_config
 from omniflow.experts.qwen2_5_omni_tensors import fill, number
 from omniflow.experts.qwen2_5_omni_text import cache_tokens
@@ -32,15 +32,7 @@ LLAMA_FIELDS = (
 
 def read_root(folder: Path) -> Mapping[str, Json]:
     """config.json of a CSM checkpoint. Errors: CheckpointError for another architecture."""
-    path = folder / "config.json"
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise CheckpointError(f"{path}: cannot be read as JSON: {error}") from None
-    if not isinstance(data, dict) or data.get("model_type") != MODEL_TYPE:
-        found = data.get("model_type") if isinstance(data, dict) else None
-        raise CheckpointError(f"{path}: model_type is {found!r}, this expert reads {MODEL_TYPE!r}")
-    return data
+    return read_config(folder, key="model_type", kind=MODEL_TYPE)
 
 
 def read_part(folder: Path, section: str) -> Mapping[str, Json]:

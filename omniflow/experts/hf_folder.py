@@ -1,4 +1,4 @@
-"""Parts of a diffusers folder as modules: configs and headers are checked first, then only the part itself is read."""
+"""Configs of Hugging Face folders, and parts of diffusers ones as modules: checked, then only the part is read."""
 
 from __future__ import annotations
 
@@ -57,6 +57,21 @@ def read_config(folder: Path, *, key: str, kind: str) -> dict[str, Json]:
     if config.get(key) != kind:
         raise CheckpointError(f"{path}: {key} is {config.get(key)!r}, this expert reads {kind!r}")
     return config
+
+
+def read_section(folder: Path, section: str, *, model_type: str) -> dict[str, Json]:
+    """The part of a transformers config.json at a dotted path, all of it at "".
+
+    Errors: CheckpointError for another architecture or a missing part.
+    """
+    part = read_config(folder, key="model_type", kind=model_type)
+    for key in section.split(".") if section else ():
+        found = part.get(key)
+        if not isinstance(found, dict):
+            where = folder / "config.json"
+            raise CheckpointError(f"{where}: there is no section `{section}`; this checkpoint has no such part")
+        part = found
+    return part
 
 
 def diffusers_module(folder: Path, model: Any, config: Mapping[str, Json]) -> nn.Module:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from jinja2 import Template, TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tokenizers import Tokenizer
 
 from omniflow.experts.chat_turns import turn
+from omniflow.experts.hf_folder import read_json
 from omniflow.experts.lean.errors import CheckpointError
 from omniflow.roles import Message
 from omniflow_compiler.schedule import Cache, Expert
@@ -84,7 +83,7 @@ def _template(folder: Path) -> Template | None:
         path = folder / name
         if not path.is_file():
             continue
-        text = path.read_text(encoding="utf-8") if path.suffix == ".jinja" else _json(path).get("chat_template")
+        text = path.read_text(encoding="utf-8") if path.suffix == ".jinja" else read_json(path).get("chat_template")
         if isinstance(text, str) and len(text) <= MAX_TEMPLATE:
             environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
             environment.globals["raise_exception"] = _refuse
@@ -101,14 +100,6 @@ def _refuse(message: str) -> None:
 
 def _stop_ids(folder: Path) -> Sequence[int]:
     path = folder / "generation_config.json"
-    found = _json(path).get("eos_token_id") if path.is_file() else None
+    found = read_json(path).get("eos_token_id") if path.is_file() else None
     ids = found if isinstance(found, list) else [found]
     return [i for i in ids if isinstance(i, int) and not isinstance(i, bool)]
-
-
-def _json(path: Path) -> Mapping[str, Any]:
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"{path}: cannot be read as JSON: {error}") from None
-    return data if isinstance(data, dict) else {}
