@@ -34,39 +34,54 @@ inline int64_t words_of(Kind kind, int64_t columns) {
   return (columns + per_word - 1) / per_word;
 }
 
-// Memory in whole huge pages: the weights are read in long runs, and small pages would miss the TLB all the time.
+// Memory for the weights of a model, in the order in which they are asked for, and so in the order in which they are
+// read. In whole huge pages: with small ones the processor would miss the TLB all the time.
 class Pages {
 public:
   Pages() = default;
-  explicit Pages(int64_t bytes) {
-    const size_t page = 2 << 20, size = ((size_t)bytes + page - 1) / page * page;
-    data_ = (uint8_t *)std::aligned_alloc(size > page ? page : 64, size > page ? size : ((size_t)bytes + 63) / 64 * 64);
-    if (data_ == nullptr) throw std::bad_alloc();
-#if defined(__linux__)
-    if (size > page) madvise(data_, size, MADV_HUGEPAGE);
-#endif
+  Pages(const Pages &) = delete;
+  Pages &operator=(const Pages &) = delete;
+  ~Pages() {
+    for (uint8_t *chunk : chunks_) std::free(chunk);
   }
-  Pages(Pages &&other) noexcept : data_(other.data_) { other.data_ = nullptr; }
-  Pages &operator=(Pages &&other) noexcept {
-    std::swap(data_, other.data_);
-    return *this;
+
+  // `bytes` that begin on a cache line.
+  uint8_t *take(int64_t bytes) {
+    bytes = (bytes + 63) / 64 * 64;
+    if (bytes > left_) open_chunk(std::max(bytes, kChunk));
+    uint8_t *taken = next_;
+    next_ += bytes, left_ -= bytes;
+    return taken;
   }
-  ~Pages() { std::free(data_); }
-  uint8_t *data() const { return data_; }
 
 private:
-  uint8_t *data_ = nullptr;
+  static constexpr int64_t kHugePage = 2 << 20, kChunk = 32 * kHugePage; // what is not written to takes no memory
+  std::vector<uint8_t *> chunks_;
+  uint8_t *next_ = nullptr;
+  int64_t left_ = 0;
+
+  void open_chunk(int64_t bytes) {
+    bytes = (bytes + kHugePage - 1) / kHugePage * kHugePage;
+    chunks_.reserve(chunks_.size() + 1);
+    next_ = (uint8_t *)std::aligned_alloc(kHugePage, bytes);
+    if (next_ == nullptr) throw std::bad_alloc();
+    chunks_.push_back(next_);
+    left_ = bytes;
+#if defined(__linux__)
+    madvise(next_, bytes, MADV_HUGEPAGE);
+#endif
+  }
 };
 
 struct Matrix {
   Kind kind = kFloat32;
   int64_t rows = 0, pairs = 0, words = 0;
-  Pages pages;
-  std::vector<float> bias;         // by packed row; empty when there is none
-  std::vector<float> scale;        // int8: by packed row
+  uint8_t *words_at = nullptr; // of the model's pages
+  std::vector<float> bias;     // by packed row; empty when there is none
+  std::vector<float> scale;    // int8: by packed row
 
   bool exists() const { return pairs > 0; }
-  const uint8_t *pair(int64_t index) const { return pages.data() + index * words * kPairWordBytes; }
+  const uint8_t *pair(int64_t index) const { return words_at + index * words * kPairWordBytes; }
 };
 
 // Which source row a lane of a panel holds. With `interleaved`, panel 0 of pair j has rows 16 j .. of the upper half
@@ -127,13 +142,14 @@ inline void pack_lane(Kind kind, const float *row, int64_t columns, float scale,
   }
 }
 
-inline Matrix pack(Kind kind, const float *source, const float *bias, int64_t rows, int64_t columns, bool interleaved) {
+inline Matrix pack(Pages &pages, Kind kind, const float *source, const float *bias, int64_t rows, int64_t columns,
+                   bool interleaved) {
   Matrix m;
   m.kind = kind;
   m.rows = rows;
   m.words = words_of(kind, columns);
   m.pairs = interleaved ? (rows / 2 + kLanes - 1) / kLanes : (rows + kPairRows - 1) / kPairRows;
-  m.pages = Pages(m.pairs * m.words * kPairWordBytes);
+  m.words_at = pages.take(m.pairs * m.words * kPairWordBytes);
   if (bias != nullptr) m.bias.assign(m.pairs * kPairRows, 0.0f);
   if (kind == kInt8) m.scale.assign(m.pairs * kPairRows, 0.0f);
   const std::vector<float> nothing(columns, 0.0f);
@@ -145,7 +161,7 @@ inline Matrix pack(Kind kind, const float *source, const float *bias, int64_t ro
         const int64_t packed = pair * kPairRows + panel * kLanes + lane;
         const float *row = from < 0 ? nothing.data() : source + from * columns;
         const float scale = kind == kInt8 ? largest(row, columns) / 127 + 1e-30f : 1.0f;
-        pack_lane(kind, row, columns, scale, m.pages.data() + pair * m.words * kPairWordBytes + panel * 64 + lane * 4);
+        pack_lane(kind, row, columns, scale, m.words_at + pair * m.words * kPairWordBytes + panel * 64 + lane * 4);
         if (bias != nullptr && from >= 0) m.bias[packed] = bias[from];
         if (kind == kInt8) m.scale[packed] = scale;
       }

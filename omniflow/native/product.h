@@ -15,9 +15,15 @@ inline f32x16 finished(const Matrix &m, int64_t packed_row, const uint8_t *sums)
 // Rows are taken in blocks that stay in the second-level cache while a pair's weights pass by.
 constexpr int64_t kBlockRows = 10 * kTileRows;
 
-// For the pairs of thread `thread` of `threads`: calls `out(pair, row, first panel's sums, second panel's sums)`.
-template <class Out> void multiply(const Matrix &m, const Activations &x, int64_t rows, int thread, int threads, Out out) {
-  const int64_t from = m.pairs * thread / threads, to = m.pairs * (thread + 1) / threads;
+// The first of the pairs of thread `thread` of `threads`; the one of `thread + 1` ends them.
+inline int64_t first_pair(const Matrix &m, int thread, int threads) { return m.pairs * thread / threads; }
+
+// For the pairs of thread `thread` of `threads`: calls `out(pair, row, first panel's sums, second panel's sums)`. The last
+// pair's time is used to fetch the thread's first weights of `next`, the product that follows, if there is one.
+template <class Out>
+void multiply(const Matrix &m, const Matrix *next, const Activations &x, int64_t rows, int thread, int threads, Out out) {
+  const int64_t from = first_pair(m, thread, threads), to = first_pair(m, thread + 1, threads);
+  const uint8_t *after = next == nullptr ? nullptr : next->pair(first_pair(*next, thread, threads));
   alignas(64) uint8_t sums[2 * kTileRows * 64];
   for (int64_t block = 0; block < rows; block += kBlockRows) {
     const int64_t end = std::min(rows, block + kBlockRows);
@@ -27,7 +33,8 @@ template <class Out> void multiply(const Matrix &m, const Activations &x, int64_
       // While the first rows use this pair's weights, the next pair's come from memory: in one tile, or half in each of
       // two.
       const int64_t lines = tiles == 1 ? 2 : 1;
-      const uint8_t *ahead = m.pair(pair + pairs), *fetched = ahead + m.words * kPairWordBytes;
+      const uint8_t *ahead = pair + pairs < to ? m.pair(pair + pairs) : after;
+      const uint8_t *fetched = ahead == nullptr ? nullptr : ahead + m.words * kPairWordBytes;
       for (int64_t row = block; row < end; tiles--) {
         const int64_t count = (end - row + tiles - 1) / tiles; // tiles of even sizes
         const Tile run = tile_of(m.kind, pairs, count, ahead < fetched ? lines : 0);

@@ -81,6 +81,7 @@ struct Workspace {
 
 struct Model {
   Shape shape;
+  Pages pages; // of all matrices
   std::vector<Layer> layers;
   std::vector<float> norm;
   Matrix head;
@@ -164,7 +165,7 @@ private:
         std::memcpy(s.taps[t] + i * hidden, residual(i), hidden * 4);
     norm_rows(layer.attention_norm, w.input);
     barrier();
-    multiply(layer.qkv, w.input, s.rows, me, all, [&](int64_t pair, int64_t row, f32x16 first, f32x16 second) {
+    multiply(layer.qkv, &layer.output, w.input, s.rows, me, all, [&](auto pair, auto row, auto first, auto second) {
       float *to = w.qkv.data() + row * qkv_stride + pair * kPairRows;
       store(to, first);
       store(to + kLanes, second);
@@ -176,17 +177,18 @@ private:
       for (int64_t i = me; i < s.rows; i += all) write_row(w.input, i, w.mixed.data() + i * attended, attended);
       barrier();
     }
-    add_product(layer.output, w.input);
+    add_product(layer.output, layer.gate_up, w.input);
     barrier();
     norm_rows(layer.mlp_norm, w.input);
     barrier();
-    gated_product(layer.gate_up);
+    gated_product(layer.gate_up, layer.down);
     barrier();
     if (kind == kInt8) {
       for (int64_t i = me; i < s.rows; i += all) write_row(w.inner, i, w.mixed.data() + i * inner, inner);
       barrier();
     }
-    add_product(layer.down, w.inner);
+    const bool is_last = index + 1 == (int64_t)m.layers.size();
+    add_product(layer.down, is_last ? m.head : m.layers[index + 1].qkv, w.inner);
     barrier();
     for (int64_t i = me; index < s.num_additions && i < s.rows; i += all)
       for (int64_t e = 0; e < hidden; e++) residual(i)[e] += s.additions[index][i * hidden + e];
@@ -202,8 +204,8 @@ private:
     write_row(to, row, out, hidden);
   }
 
-  void add_product(const Matrix &matrix, const Activations &x) {
-    multiply(matrix, x, s.rows, me, all, [&](int64_t pair, int64_t row, f32x16 first, f32x16 second) {
+  void add_product(const Matrix &matrix, const Matrix &next, const Activations &x) {
+    multiply(matrix, &next, x, s.rows, me, all, [&](auto pair, auto row, auto first, auto second) {
       const int64_t column = pair * kPairRows;
       float *to = residual(row) + column;
       if (column + kPairRows <= hidden) {
@@ -217,8 +219,8 @@ private:
     });
   }
 
-  void gated_product(const Matrix &gate_up) {
-    multiply(gate_up, w.input, s.rows, me, all, [&](int64_t pair, int64_t row, f32x16 gate, f32x16 up) {
+  void gated_product(const Matrix &gate_up, const Matrix &next) {
+    multiply(gate_up, &next, w.input, s.rows, me, all, [&](auto pair, auto row, auto gate, auto up) {
       float y[kLanes];
       store(y, silu(gate) * up);
       const int64_t column = pair * kLanes, count = std::min(kLanes, inner - column);
@@ -287,7 +289,7 @@ private:
     for (int64_t i = me; i < s.num_wanted; i += all) norm_row(m.norm, residual(s.wanted[i]), w.input, i);
     barrier();
     Largest *mine = w.largest.data() + me * s.num_wanted;
-    multiply(m.head, w.input, s.num_wanted, me, all, [&](int64_t pair, int64_t row, f32x16 first, f32x16 second) {
+    multiply(m.head, nullptr, w.input, s.num_wanted, me, all, [&](auto pair, auto row, auto first, auto second) {
       const int64_t column = pair * kPairRows;
       mine[row].see(first, column, m.shape.vocab - column);
       mine[row].see(second, column + kLanes, m.shape.vocab - column - kLanes);
@@ -347,10 +349,10 @@ void omniflow_add_layer(Model *m, const LayerSource *from) {
   layer.query_norm = copied(from->query_norm, s.head_dim);
   layer.key_norm = copied(from->key_norm, s.head_dim);
   layer.mlp_norm = copied(from->mlp_norm, s.hidden);
-  layer.qkv = pack(kind, from->qkv, from->qkv_bias, query + 2 * key, s.hidden, false);
-  layer.output = pack(kind, from->output, from->output_bias, s.hidden, query, false);
-  layer.gate_up = pack(kind, from->gate_up, from->gate_up_bias, 2 * s.inner, s.hidden, true);
-  layer.down = pack(kind, from->down, from->down_bias, s.hidden, s.inner, false);
+  layer.qkv = pack(m->pages, kind, from->qkv, from->qkv_bias, query + 2 * key, s.hidden, false);
+  layer.output = pack(m->pages, kind, from->output, from->output_bias, s.hidden, query, false);
+  layer.gate_up = pack(m->pages, kind, from->gate_up, from->gate_up_bias, 2 * s.inner, s.hidden, true);
+  layer.down = pack(m->pages, kind, from->down, from->down_bias, s.hidden, s.inner, false);
   m->layers.push_back(std::move(layer));
 }
 
@@ -358,7 +360,7 @@ void omniflow_finish(Model *m, const float *norm, const float *head) {
   // The head is read once per token but decides it: at int4 it keeps eight bits.
   const Kind kind = activation_kind((Kind)m->shape.kind);
   m->norm = copied(norm, m->shape.hidden);
-  if (head != nullptr) m->head = pack(kind, head, nullptr, m->shape.vocab, m->shape.hidden, false);
+  if (head != nullptr) m->head = pack(m->pages, kind, head, nullptr, m->shape.vocab, m->shape.hidden, false);
 }
 
 void omniflow_step(Model *m, const Step *step) {
