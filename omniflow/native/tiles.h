@@ -43,8 +43,7 @@ template <> struct Dot<kInt8> {
   }
 };
 
-// Tiles whose sums fit the registers: a pair of panels by up to `kTileRows` rows, or two pairs by half as many, which
-// read memory in two runs and so keep more of it under way.
+// A tile is a pair of panels by up to so many rows: what leaves its sums in the registers.
 #if defined(__AVX512F__)
 constexpr int kTileRows = 12;
 #else
@@ -65,62 +64,61 @@ inline Rows rows_from(const Activations &x, int64_t row) {
 }
 
 // out[panel][row][lane], sums. `ahead` are weights that will be wanted next: `lines` of them per word are fetched.
-template <Kind kind, int pairs, int rows, int lines>
+template <Kind kind, int rows, int lines>
   requires(kind != kInt4)
 void tile(const uint8_t *w, const uint8_t *ahead, int64_t words, const Rows &x, uint8_t *out) {
   typedef typename Dot<kind>::Sum Sum;
-  const int64_t pair_bytes = words * kPairWordBytes, run = kind == kInt8 ? kGroupWords : words;
-  f32x16 sums[2 * pairs][rows] = {};
+  const int64_t run = kind == kInt8 ? kGroupWords : words;
+  f32x16 sums[2][rows] = {};
   for (int64_t k = 0, group = 0; k < words; group++) {
-    Sum acc[2 * pairs][rows] = {};
+    Sum acc[2][rows] = {};
     if (kind == kInt8)
       for (int r = 0; r < rows; r++)
-        for (int p = 0; p < 2 * pairs; p++) acc[p][r] = (Sum)splat((uint32_t)x.start[r * x.groups + group]);
+        for (int p = 0; p < 2; p++) acc[p][r] = (Sum)splat((uint32_t)x.start[r * x.groups + group]);
     for (const int64_t end = std::min(words, k + run); k < end; k++, w += kPairWordBytes) {
       for (int l = 0; l < lines; l++) __builtin_prefetch(ahead + (k * lines + l) * 64, 0, 2);
-      u32x16 weight[2 * pairs];
-      for (int p = 0; p < 2 * pairs; p++) weight[p] = load<u32x16>(w + (p / 2) * pair_bytes + (p % 2) * 64);
+      u32x16 weight[2];
+      for (int p = 0; p < 2; p++) weight[p] = load<u32x16>(w + p * 64);
       for (int r = 0; r < rows; r++) {
         const u32x16 value = splat(x.words[r * x.stride + k]);
-        for (int p = 0; p < 2 * pairs; p++) acc[p][r] = Dot<kind>::add(acc[p][r], weight[p], value);
+        for (int p = 0; p < 2; p++) acc[p][r] = Dot<kind>::add(acc[p][r], weight[p], value);
       }
     }
     for (int r = 0; r < rows; r++)
-      for (int p = 0; p < 2 * pairs; p++)
+      for (int p = 0; p < 2; p++)
         if constexpr (kind == kInt8)
           sums[p][r] += __builtin_convertvector(acc[p][r], f32x16) * splat(x.scale[r * x.groups + group]);
         else
           sums[p][r] = acc[p][r];
   }
-  for (int p = 0; p < 2 * pairs; p++)
+  for (int p = 0; p < 2; p++)
     for (int r = 0; r < rows; r++) store(out + (p * rows + r) * 64, sums[p][r]);
 }
 
 // The same for int4, group by group: sum (least + q scale) x = least sum x + scale sum q x.
-template <Kind kind, int pairs, int rows, int lines>
+template <Kind kind, int rows, int lines>
   requires(kind == kInt4)
 void tile(const uint8_t *w, const uint8_t *ahead, int64_t words, const Rows &x, uint8_t *out) {
-  const int64_t pair_bytes = words * kPairWordBytes;
-  f32x16 sums[2 * pairs][rows] = {};
+  f32x16 sums[2][rows] = {};
   for (int64_t group = 0; group * kInt4Words < words; group++, w += kInt4Words * kPairWordBytes) {
     for (int l = 0; l < lines * kInt4Words; l++) __builtin_prefetch(ahead + (group * lines * kInt4Words + l) * 64, 0, 2);
     const auto weight_of = [&](int word, int p) {
-      return load<u32x16>(w + word * kPairWordBytes + (p / 2) * pair_bytes + (p % 2) * 64);
+      return load<u32x16>(w + word * kPairWordBytes + p * 64);
     };
-    i32x16 acc[2 * pairs][rows] = {};
+    i32x16 acc[2][rows] = {};
     for (int word = 0; word < kInt4Words - 1; word++) {
-      u32x16 low[2 * pairs], high[2 * pairs];
-      for (int p = 0; p < 2 * pairs; p++) {
+      u32x16 low[2], high[2];
+      for (int p = 0; p < 2; p++) {
         const u32x16 weight = weight_of(1 + word, p);
         low[p] = weight & 0x0f0f0f0fu, high[p] = weight >> 4 & 0x0f0f0f0fu;
       }
       for (int r = 0; r < rows; r++) {
         const uint32_t *at = x.words + r * x.stride + 2 * (group * (kInt4Words - 1) + word);
-        for (int p = 0; p < 2 * pairs; p++) acc[p][r] = Dot<kInt8>::add(acc[p][r], low[p], splat(at[0]));
-        for (int p = 0; p < 2 * pairs; p++) acc[p][r] = Dot<kInt8>::add(acc[p][r], high[p], splat(at[1]));
+        for (int p = 0; p < 2; p++) acc[p][r] = Dot<kInt8>::add(acc[p][r], low[p], splat(at[0]));
+        for (int p = 0; p < 2; p++) acc[p][r] = Dot<kInt8>::add(acc[p][r], high[p], splat(at[1]));
       }
     }
-    for (int p = 0; p < 2 * pairs; p++) {
+    for (int p = 0; p < 2; p++) {
       const u32x16 both = weight_of(0, p);
       const f32x16 scale = (f32x16)(both << 16), least = (f32x16)(both & 0xffff0000u);
       for (int r = 0; r < rows; r++) {
@@ -129,32 +127,28 @@ void tile(const uint8_t *w, const uint8_t *ahead, int64_t words, const Rows &x, 
       }
     }
   }
-  for (int p = 0; p < 2 * pairs; p++)
+  for (int p = 0; p < 2; p++)
     for (int r = 0; r < rows; r++) store(out + (p * rows + r) * 64, sums[p][r]);
 }
 
 typedef void (*Tile)(const uint8_t *, const uint8_t *, int64_t, const Rows &, uint8_t *);
 
-template <Kind kind, int pairs, int lines, int... rows>
+template <Kind kind, int lines, int... rows>
 constexpr std::array<Tile, kTileRows> tiles_of(std::integer_sequence<int, rows...>) {
-  return {tile<kind, pairs, rows + 1, lines>...};
+  return {tile<kind, rows + 1, lines>...};
 }
 
-// By what is fetched ahead: nothing for two pairs; one or two lines per word, or nothing, for one.
-template <Kind kind> constexpr std::array<std::array<Tile, kTileRows>, 4> tiles_of() {
+// By how many lines per word are fetched ahead.
+template <Kind kind> constexpr std::array<std::array<Tile, kTileRows>, 3> tiles_of() {
   typedef std::make_integer_sequence<int, kTileRows> Rows;
-  typedef std::make_integer_sequence<int, kTileRows / 2> Half;
-  return {tiles_of<kind, 1, 0>(Rows()), tiles_of<kind, 1, 1>(Rows()), tiles_of<kind, 1, 2>(Rows()),
-          tiles_of<kind, 2, 0>(Half())};
+  return {tiles_of<kind, 0>(Rows()), tiles_of<kind, 1>(Rows()), tiles_of<kind, 2>(Rows())};
 }
 
 // At namespace scope: a static of an inline function would be one for all libraries of a process, whatever they are
 // built for.
-constexpr std::array<std::array<Tile, kTileRows>, 4> kTiles[4] = {tiles_of<kFloat32>(), tiles_of<kBFloat16>(),
+constexpr std::array<std::array<Tile, kTileRows>, 3> kTiles[4] = {tiles_of<kFloat32>(), tiles_of<kBFloat16>(),
                                                                   tiles_of<kInt8>(), tiles_of<kInt4>()};
 
-inline Tile tile_of(Kind kind, int64_t pairs, int64_t rows, int64_t lines) {
-  return kTiles[kind][pairs == 2 ? 3 : lines][rows - 1];
-}
+inline Tile tile_of(Kind kind, int64_t rows, int64_t lines) { return kTiles[kind][lines][rows - 1]; }
 
 } // namespace omniflow
