@@ -14,7 +14,17 @@ from pathlib import Path
 from omniflow.folders import cache_root
 
 _LOG = logging.getLogger(__name__)
-_SOURCES = ("step.cpp", "activations.h", "attention.h", "barrier.h", "matrix.h", "product.h", "tiles.h", "vectors.h")
+_SOURCES = (
+    "step.cpp",
+    "activations.h",
+    "attention.h",
+    "barrier.h",
+    "deal.h",
+    "matrix.h",
+    "product.h",
+    "tiles.h",
+    "vectors.h",
+)
 ARCHITECTURE = "native"
 _FLAGS = ("-O3", "-std=c++20", "-fno-math-errno", "-fPIC", "-shared", "-w")
 _COMPILE_SECONDS = 120

@@ -69,6 +69,8 @@ struct Largest {
   }
 };
 
+enum Work { kQkv, kAttention, kOutput, kGateUp, kDown, kWorks }; // of a layer, in order
+
 struct Workspace {
   std::vector<float> residual, qkv, mixed;
   Activations input, inner;
@@ -77,6 +79,7 @@ struct Workspace {
   int64_t longest = 0, scores_per_thread = 0; // longest attended length, in whole vectors
   std::vector<float> scores;
   std::vector<Largest> largest; // [thread][wanted row]
+  std::vector<Deal> deals;      // [layer][work], and the head's
 };
 
 struct Model {
@@ -123,11 +126,13 @@ public:
     grow(w.scores, w.scores_per_thread * threads);
     w.largest.assign(threads * s.num_wanted, Largest());
     share_attention(threads);
+    deal_out(threads);
   }
 
   template <class Cache> void on_thread(int thread, int threads) {
     me = thread, all = threads;
     for (int64_t i = me; i < s.rows; i += all) std::memcpy(residual(i), s.embeds + i * hidden, hidden * 4);
+    mine = product(0, kQkv).take(me, s.rows);
     for (int64_t l = 0; l < (int64_t)m.layers.size(); l++) run_layer<Cache>(m.layers[l], l);
     read_out();
   }
@@ -141,6 +146,7 @@ private:
   const int64_t hidden, inner, head_dim, kv_heads, group, width, qkv_stride, attended;
   bool has_chunks = false;
   int me = 0, all = 1;
+  Chunk mine; // of the product that comes next
 
   void barrier() { meeting.wait(all); }
 
@@ -158,6 +164,31 @@ private:
     }
   }
 
+  void deal_out(int threads) {
+    const size_t count = m.layers.size() * kWorks + 1;
+    if (w.deals.size() != count || w.deals[0].threads() != threads) {
+      w.deals.clear();
+      for (size_t i = 0; i < count; i++) w.deals.emplace_back(threads);
+    }
+    for (Deal &deal : w.deals) deal.renew();
+  }
+
+  Deal &deal(int64_t layer, Work work) { return w.deals[layer * kWorks + work]; }
+
+  // The one after the last layer's is the head.
+  Product product(int64_t layer, Work work) {
+    if (layer == (int64_t)m.layers.size()) return {&m.head, &deal(layer, kQkv)};
+    const Layer &l = m.layers[layer];
+    const Matrix &weights = work == kQkv ? l.qkv : work == kOutput ? l.output : work == kGateUp ? l.gate_up : l.down;
+    return {&weights, &deal(layer, work)};
+  }
+
+  // Multiplies all rows, and takes of the `next` product what this thread begins with.
+  template <class Out> void multiply_rows(const Product &product, const Product &next, const Activations &x, Out out) {
+    const bool is_last = next.weights == &m.head;
+    mine = multiply(product, next, x, s.rows, is_last ? s.num_wanted : s.rows, me, mine, out);
+  }
+
   template <class Cache> void run_layer(const Layer &layer, int64_t index) {
     // Each thread owns rows me, me + all, ...: what it read or added here it normalises itself, with no barrier between.
     for (int64_t t = 0; t < s.num_taps; t++)
@@ -165,7 +196,7 @@ private:
         std::memcpy(s.taps[t] + i * hidden, residual(i), hidden * 4);
     norm_rows(layer.attention_norm, w.input);
     barrier();
-    multiply(layer.qkv, &layer.output, w.input, s.rows, me, all, [&](auto pair, auto row, auto first, auto second) {
+    multiply_rows(product(index, kQkv), product(index, kOutput), w.input, [&](auto pair, auto row, auto first, auto second) {
       float *to = w.qkv.data() + row * qkv_stride + pair * kPairRows;
       store(to, first);
       store(to + kLanes, second);
@@ -177,18 +208,17 @@ private:
       for (int64_t i = me; i < s.rows; i += all) write_row(w.input, i, w.mixed.data() + i * attended, attended);
       barrier();
     }
-    add_product(layer.output, layer.gate_up, w.input);
+    add_product(product(index, kOutput), product(index, kGateUp), w.input);
     barrier();
     norm_rows(layer.mlp_norm, w.input);
     barrier();
-    gated_product(layer.gate_up, layer.down);
+    gated_product(product(index, kGateUp), product(index, kDown));
     barrier();
     if (kind == kInt8) {
       for (int64_t i = me; i < s.rows; i += all) write_row(w.inner, i, w.mixed.data() + i * inner, inner);
       barrier();
     }
-    const bool is_last = index + 1 == (int64_t)m.layers.size();
-    add_product(layer.down, is_last ? m.head : m.layers[index + 1].qkv, w.inner);
+    add_product(product(index, kDown), product(index + 1, kQkv), w.inner);
     barrier();
     for (int64_t i = me; index < s.num_additions && i < s.rows; i += all)
       for (int64_t e = 0; e < hidden; e++) residual(i)[e] += s.additions[index][i * hidden + e];
@@ -204,8 +234,8 @@ private:
     write_row(to, row, out, hidden);
   }
 
-  void add_product(const Matrix &matrix, const Matrix &next, const Activations &x) {
-    multiply(matrix, &next, x, s.rows, me, all, [&](auto pair, auto row, auto first, auto second) {
+  void add_product(const Product &product, const Product &next, const Activations &x) {
+    multiply_rows(product, next, x, [&](auto pair, auto row, auto first, auto second) {
       const int64_t column = pair * kPairRows;
       float *to = residual(row) + column;
       if (column + kPairRows <= hidden) {
@@ -219,8 +249,8 @@ private:
     });
   }
 
-  void gated_product(const Matrix &gate_up, const Matrix &next) {
-    multiply(gate_up, &next, w.input, s.rows, me, all, [&](auto pair, auto row, auto gate, auto up) {
+  void gated_product(const Product &gate_up, const Product &next) {
+    multiply_rows(gate_up, next, w.input, [&](auto pair, auto row, auto gate, auto up) {
       float y[kLanes];
       store(y, silu(gate) * up);
       const int64_t column = pair * kLanes, count = std::min(kLanes, inner - column);
@@ -233,15 +263,20 @@ private:
     typedef typename Cache::Element Element;
     const int64_t plane = s.arena_tokens * kv_heads * head_dim;
     Element *keys = (Element *)s.keys + index * plane, *values = (Element *)s.values + index * plane;
-    for (size_t i = me; i < w.items.size(); i += all) {
-      const Item &item = w.items[i];
-      for (int64_t row = item.row; row < item.row + item.rows; row++)
-        for (int64_t kv = item.from; kv < item.to; kv++) place<Cache>(layer, row, kv, keys, values);
-      if (!has_chunks) attend<Cache>(item, keys, values);
-    }
-    if (!has_chunks) return;
-    barrier(); // a chunk's rows attend to keys that other threads place
-    for (size_t i = me; i < w.items.size(); i += all) attend<Cache>(w.items[i], keys, values);
+    const int64_t count = w.items.size();
+    for (int64_t i = me; has_chunks && i < count; i += all) place_item<Cache>(layer, w.items[i], keys, values);
+    if (has_chunks) barrier(); // a chunk's rows attend to keys that other threads place
+    for (Chunk items; (items = deal(index, kAttention).take(me, count, 1)).exists();)
+      for (int64_t i = items.from; i < items.to; i++) {
+        if (!has_chunks) place_item<Cache>(layer, w.items[i], keys, values);
+        attend<Cache>(w.items[i], keys, values);
+      }
+  }
+
+  template <class Cache>
+  void place_item(const Layer &layer, const Item &item, typename Cache::Element *keys, typename Cache::Element *values) {
+    for (int64_t row = item.row; row < item.row + item.rows; row++)
+      for (int64_t kv = item.from; kv < item.to; kv++) place<Cache>(layer, row, kv, keys, values);
   }
 
   // Norms and rotates one kv head and its query heads of one row; writes key and value to the row's slot.
@@ -288,11 +323,12 @@ private:
     if (s.num_wanted == 0) return;
     for (int64_t i = me; i < s.num_wanted; i += all) norm_row(m.norm, residual(s.wanted[i]), w.input, i);
     barrier();
-    Largest *mine = w.largest.data() + me * s.num_wanted;
-    multiply(m.head, nullptr, w.input, s.num_wanted, me, all, [&](auto pair, auto row, auto first, auto second) {
+    Largest *largest = w.largest.data() + me * s.num_wanted;
+    const Product head = product(m.layers.size(), kQkv);
+    multiply(head, head, w.input, s.num_wanted, s.num_wanted, me, mine, [&](auto pair, auto row, auto first, auto second) {
       const int64_t column = pair * kPairRows;
-      mine[row].see(first, column, m.shape.vocab - column);
-      mine[row].see(second, column + kLanes, m.shape.vocab - column - kLanes);
+      largest[row].see(first, column, m.shape.vocab - column);
+      largest[row].see(second, column + kLanes, m.shape.vocab - column - kLanes);
       float *to = s.logits + row * m.shape.vocab + column;
       if (column + kPairRows <= m.shape.vocab) {
         store(to, first), store(to + kLanes, second);
@@ -309,7 +345,7 @@ private:
   int64_t best_of(int64_t row) const {
     float most = 0;
     int64_t best = -1;
-    for (int t = 0; t < all; t++) { // the threads' columns follow one another
+    for (int t = 0; t < all; t++) {
       const Largest &seen = w.largest[t * s.num_wanted + row];
       for (int i = 0; i < kLanes; i++) {
         if (seen.check[i] != 0) return -1;
