@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,11 @@ def load(folder: Path, dtype: torch.dtype) -> Any:
 
 
 def one_after_another(model: Any, requests: Sequence[Request]) -> Outcome:
-    """`generate` per request; all are there from the start, which is kinder than arrivals."""
+    """`generate` per request, none before it arrives."""
     start = time.perf_counter()
     ids = []
     for request in requests:
+        _wait(start, request.arrives)
         prompt = torch.tensor([request.prompt])
         out = _generate(model, prompt, torch.ones_like(prompt), request.new)
         ids.append(out[0, prompt.shape[1] :].tolist())
@@ -29,8 +31,12 @@ def one_after_another(model: Any, requests: Sequence[Request]) -> Outcome:
 
 
 def static_batch(model: Any, requests: Sequence[Request]) -> Outcome:
-    """One left-padded `generate` of all requests for the longest answer; each keeps as much as it wanted."""
+    """One left-padded `generate` of all requests for the longest answer; each keeps as much as it wanted.
+
+    It begins when the last request has arrived.
+    """
     start = time.perf_counter()
+    _wait(start, max(request.arrives for request in requests))
     longest = max(len(request.prompt) for request in requests)
     prompts = torch.zeros(len(requests), longest, dtype=torch.int64)
     mask = torch.zeros_like(prompts)
@@ -40,6 +46,15 @@ def static_batch(model: Any, requests: Sequence[Request]) -> Outcome:
     out = _generate(model, prompts, mask, max(request.new for request in requests))
     ids = [out[row, longest : longest + request.new].tolist() for row, request in enumerate(requests)]
     return Outcome(ids=ids, seconds=time.perf_counter() - start)
+
+
+def static_batch_at_once(model: Any, requests: Sequence[Request]) -> Outcome:
+    """The same where all requests are there from the start, which no other form is given."""
+    return static_batch(model, [replace(request, arrives=0.0) for request in requests])
+
+
+def _wait(start: float, arrives: float) -> None:
+    time.sleep(max(0.0, start + arrives - time.perf_counter()))
 
 
 def _generate(model: Any, prompts: torch.Tensor, mask: torch.Tensor, new: int) -> torch.Tensor:

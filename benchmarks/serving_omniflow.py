@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from pathlib import Path
 
 import torch
 from serving_clock import Clock
@@ -21,9 +20,7 @@ def make(arguments: Sequence[str]) -> tuple[str, Mapping[str, Form]]:
     params = {"weights": folder, "dtype": dtype, "max_tokens": "1024"}
     if quantize != "none":
         params["quantize"] = quantize
-    has_tokenizer = (Path(folder) / "tokenizer.json").is_file()
-    outputs = ["tokens", "text"] if has_tokenizer else ["tokens"]
-    engine = omniflow.load(omniflow.compile(find_spec("llama.tokens"), outputs=outputs, params=params))
+    engine = omniflow.load(omniflow.compile(find_spec("llama.tokens"), outputs=["tokens"], params=params))
     return f"torch {torch.__version__}", {"engine": partial(serve, engine)}
 
 
@@ -35,8 +32,7 @@ def serve(engine: omniflow.Engine, requests: Sequence[Request]) -> Outcome:
     clock = Clock(requests)
 
     def hear(index: int, piece: omniflow.Piece) -> None:
-        if piece.output == "tokens":
-            clock.tokens(index, piece.data.tolist())
+        clock.tokens(index, piece.data.tolist())
 
     while not clock.is_over:
         _raise_failures(engine)

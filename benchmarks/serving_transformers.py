@@ -23,6 +23,7 @@ def make(arguments: Sequence[str]) -> tuple[str, Mapping[str, Form]]:
     return transformers.__version__, {
         "one after another": partial(generate.one_after_another, model),
         "static batch": partial(generate.static_batch, model),
+        "static batch at once": partial(generate.static_batch_at_once, model),
         "continuous batching": partial(continuous, model),
     }
 
