@@ -69,23 +69,27 @@ class _Step(ctypes.Structure):
     _fields_ = (
         *((name, ctypes.c_int64) for name in ("rows", "num_spans", "num_wanted", "num_taps", "num_additions")),
         ("arena_tokens", ctypes.c_int64),
-        ("cache_is_bf16", ctypes.c_int32),
-        ("threads", ctypes.c_int32),
-        *((name, _Floats) for name in ("embeds", "cosines", "sines", "spans", "wanted", "logits", "hidden", "best")),
+        *((name, ctypes.c_int32) for name in ("cache_is_bf16", "embeds_are_bf16", "threads")),
+        *((name, ctypes.c_void_p) for name in ("embeds", "cosines", "sines", "embed_rows", "rotation_rows")),
+        *((name, ctypes.c_void_p) for name in ("spans", "wanted", "logits", "hidden", "best")),
         *((name, ctypes.c_void_p) for name in ("tap_layers", "taps", "additions", "keys", "values")),
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepInput:
-    """One flat batch. spans: (row, count, past, start) each, covering the rows in order; wanted: rows for logits.
+    """One flat batch of T rows.
 
-    embeds: float32 [T, E]; cosines, sines: float32 [T, D / 2]; keys, values: [layers, tokens, kv_heads, D].
+    spans: (row, count, past, start) each, covering the rows in order; wanted: rows for logits. embeds: float32 or
+    bfloat16 [N, E]; cosines, sines: float32 [P, D / 2]; embed_rows, rotation_rows: T numbers each, which of N and of P
+    a row takes; keys, values: [layers, tokens, kv_heads, D].
     """
 
     embeds: Tensor
+    embed_rows: Sequence[int]
     cosines: Tensor
     sines: Tensor
+    rotation_rows: Sequence[int]
     spans: Sequence[tuple[int, int, int, int]]
     wanted: Sequence[int]
     wants_hidden: bool
@@ -170,11 +174,12 @@ class NativeModel:
     def step(self, batch: StepInput, *, threads: int) -> StepOutput:
         """One forward over the batch. Errors: ValueError for anything out of bounds, before C++ sees it."""
         self._check(batch)
-        shape, rows = self._shape, batch.embeds.shape[0]
+        shape, rows = self._shape, len(batch.embed_rows)
         logits = torch.empty(len(batch.wanted), shape.vocab) if batch.wanted else None
         hidden = torch.empty(rows, shape.hidden) if batch.wants_hidden else None
         taps = tuple(torch.empty(rows, shape.hidden) for _ in batch.tap_layers)
         spans, wanted = _int64s([n for span in batch.spans for n in span]), _int64s(batch.wanted)
+        embed_rows, rotation_rows = _int64s(batch.embed_rows), _int64s(batch.rotation_rows)
         tap_layers, best = _int64s(batch.tap_layers), (ctypes.c_int64 * len(batch.wanted))()
         tap_pointers, addition_pointers = _pointers(taps), _pointers(batch.additions)
         step = _Step(
@@ -185,10 +190,13 @@ class NativeModel:
             num_additions=len(batch.additions),
             arena_tokens=batch.keys.shape[1],
             cache_is_bf16=batch.keys.dtype == torch.bfloat16,
+            embeds_are_bf16=batch.embeds.dtype == torch.bfloat16,
             threads=threads,
             embeds=batch.embeds.data_ptr(),
             cosines=batch.cosines.data_ptr(),
             sines=batch.sines.data_ptr(),
+            embed_rows=ctypes.addressof(embed_rows),
+            rotation_rows=ctypes.addressof(rotation_rows),
             spans=ctypes.addressof(spans),
             wanted=ctypes.addressof(wanted),
             logits=None if logits is None else logits.data_ptr(),
@@ -204,14 +212,17 @@ class NativeModel:
         return StepOutput(logits=logits, best=tuple(best), hidden=hidden, taps=taps)
 
     def _check(self, batch: StepInput) -> None:
-        shape, rows = self._shape, batch.embeds.shape[0]
+        shape, rows = self._shape, len(batch.embed_rows)
         if not self._is_whole:
             raise ValueError("the model is not finished")
-        _require_float32("embeds", batch.embeds, (rows, shape.hidden))
-        _require_float32("cosines", batch.cosines, (rows, shape.head_dim // 2))
-        _require_float32("sines", batch.sines, (rows, shape.head_dim // 2))
+        num_embeds, num_rotations = batch.embeds.shape[0], batch.cosines.shape[0]
+        _require("embeds", batch.embeds, (num_embeds, shape.hidden), (torch.float32, torch.bfloat16))
+        for name, turns in (("cosines", batch.cosines), ("sines", batch.sines)):
+            _require(name, turns, (num_rotations, shape.head_dim // 2), (torch.float32,))
+        _require_rows("embeds", batch.embed_rows, rows, num_embeds)
+        _require_rows("cosines and sines", batch.rotation_rows, rows, num_rotations)
         for addition in batch.additions:
-            _require_float32("additions", addition, (rows, shape.hidden))
+            _require("additions", addition, (rows, shape.hidden), (torch.float32,))
         arena = (self._num_layers, batch.keys.shape[1], shape.kv_heads, shape.head_dim)
         for name, cache in (("keys", batch.keys), ("values", batch.values)):
             fits = cache.dtype == batch.keys.dtype and cache.dtype in (torch.float32, torch.bfloat16)
@@ -269,10 +280,16 @@ def _floats(tensor: Tensor | None, size: tuple[int, ...], name: str) -> Tensor |
     return tensor.detach().to(device="cpu", dtype=torch.float32).contiguous()
 
 
-def _require_float32(name: str, tensor: Tensor, shape: tuple[int, ...]) -> None:
-    is_plain = tensor.dtype == torch.float32 and tensor.device.type == "cpu" and tensor.is_contiguous()
+def _require(name: str, tensor: Tensor, shape: tuple[int, ...], dtypes: Sequence[torch.dtype]) -> None:
+    is_plain = tensor.dtype in dtypes and tensor.device.type == "cpu" and tensor.is_contiguous()
     if not is_plain or tuple(tensor.shape) != shape:
-        raise ValueError(f"{name} must be contiguous float32 {list(shape)} on the CPU, not {list(tensor.shape)}")
+        names = " or ".join(str(dtype).removeprefix("torch.") for dtype in dtypes)
+        raise ValueError(f"{name} must be contiguous {names} {list(shape)} on the CPU, not {list(tensor.shape)}")
+
+
+def _require_rows(name: str, chosen: Sequence[int], rows: int, count: int) -> None:
+    if len(chosen) != rows or (rows and not 0 <= min(chosen) <= max(chosen) < count):
+        raise ValueError(f"{len(chosen)} of {rows} rows choose among {count} {name}, or one that is not there")
 
 
 def _int64s(numbers: Sequence[int]) -> ctypes.Array[ctypes.c_int64]:

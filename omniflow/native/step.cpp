@@ -32,8 +32,10 @@ struct Span { // rows `row ..` attend to `past` cached tokens from slot `start` 
 
 struct Step { // mirrored in binding.py
   int64_t rows, num_spans, num_wanted, num_taps, num_additions, arena_tokens;
-  int32_t cache_is_bf16, threads;
-  const float *embeds, *cosines, *sines;
+  int32_t cache_is_bf16, embeds_are_bf16, threads;
+  const void *embeds;
+  const float *cosines, *sines;
+  const int64_t *embed_rows, *rotation_rows; // of each row: which of `embeds`, and which of `cosines` and `sines` is its
   const Span *spans;
   const int64_t *wanted;
   float *logits, *hidden;
@@ -131,7 +133,7 @@ public:
 
   template <class Cache> void on_thread(int thread, int threads) {
     me = thread, all = threads;
-    for (int64_t i = me; i < s.rows; i += all) std::memcpy(residual(i), s.embeds + i * hidden, hidden * 4);
+    for (int64_t i = me; i < s.rows; i += all) read_embedding(i);
     mine = product(0, kQkv).take(me, s.rows);
     for (int64_t l = 0; l < (int64_t)m.layers.size(); l++) run_layer<Cache>(m.layers[l], l);
     read_out();
@@ -149,6 +151,15 @@ private:
   Chunk mine; // of the product that comes next
 
   void barrier() { meeting.wait(all); }
+
+  void read_embedding(int64_t row) {
+    const int64_t at = s.embed_rows[row] * hidden;
+    if (!s.embeds_are_bf16) {
+      std::memcpy(residual(row), (const float *)s.embeds + at, hidden * 4);
+      return;
+    }
+    for (int64_t e = 0; e < hidden; e++) residual(row)[e] = from_bf16(((const uint16_t *)s.embeds)[at + e]);
+  }
 
   float *residual(int64_t row) { return w.residual.data() + row * hidden; }
 
@@ -284,7 +295,8 @@ private:
   void place(const Layer &layer, int64_t row, int64_t kv, typename Cache::Element *keys, typename Cache::Element *values) {
     float *heads = w.qkv.data() + row * qkv_stride;
     float *key = heads + (m.shape.heads + kv) * head_dim, *value = key + kv_heads * head_dim;
-    const float *cosines = s.cosines + row * (head_dim / 2), *sines = s.sines + row * (head_dim / 2);
+    const int64_t rotation = s.rotation_rows[row] * (head_dim / 2);
+    const float *cosines = s.cosines + rotation, *sines = s.sines + rotation;
     for (int64_t h = 0; h < group; h++) {
       float *query = heads + (kv * group + h) * head_dim;
       if (!layer.query_norm.empty())

@@ -44,15 +44,25 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """Of each of T rows its id, which is a row of the table of embeddings, and its position, one of the rotations'."""
+
+    ids: Sequence[int]
+    positions: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FlatBatch:
     """embeds: [T, E]; cos, sin: float32 [T, D / 2]; logit_rows: flat rows whose logits are wanted.
 
+    choice: when given, these three are whole tables, of which each row takes the ones it names.
     wants_hidden: the final hidden states of all rows are wanted; additions: one [T, E] per layer from layer 0 on.
     """
 
     embeds: Tensor
     cos: Tensor
     sin: Tensor
+    choice: Choice | None = None
     spans: tuple[Span, ...]
     logit_rows: tuple[int, ...]
     wants_hidden: bool
@@ -125,6 +135,17 @@ def positions_of(rows: Sequence[TokenRows], spans: Sequence[Span], device: torch
     if axes:
         parts = [part if part.dim() == 2 else part.expand(axes, -1) for part in parts]
     return torch.cat([part.to(device) for part in parts], dim=-1)
+
+
+def choice_of(rows: Sequence[TokenRows], spans: Sequence[Span]) -> Choice | None:
+    """Ids and positions of rows that bring nothing but ids; None when one brings or wants more."""
+    ids: list[int] = []
+    for item in rows:
+        has_additions = isinstance(item, LeanRows) and bool(item.additions)
+        if item.ids is None or item.positions is not None or item.wants_embeds or has_additions:
+            return None
+        ids += item.ids.tolist()
+    return Choice(ids=ids, positions=[at for span in spans for at in range(span.past, span.past + span.num_new)])
 
 
 def _default_positions(spans: Sequence[Span]) -> Tensor:

@@ -14,6 +14,7 @@ from omniflow.experts.lean.batch import (
     LeanSequence,
     Span,
     additions_of,
+    choice_of,
     lay_out,
     positions_of,
 )
@@ -122,22 +123,29 @@ class LeanDecoder:
         return _scatter(rows, spans, batch, result, self.taps)
 
     def _flatten(self, rows: Sequence[TokenRows], spans: tuple[Span, ...]) -> FlatBatch:
-        embeds = self._embeds_of(rows)
-        positions = positions_of(rows, spans, self.device)
-        if positions.dim() == 2 and not self._rope.has_axes:
-            raise ValueError("this decoder's positions have one axis")
-        cos, sin = self._rope.rotation(positions)
+        choice = choice_of(rows, spans) if self._stack.takes_choice and self._embed is not None else None
+        if choice is not None and self._embed is not None:
+            embeds, (cos, sin) = self._embed, self._rope.table(max(choice.positions) + 1)
+        else:
+            embeds, (cos, sin) = self._embeds_of(rows), self._rotation_of(rows, spans)
         wants_hidden = any(item.wants_hidden for item in rows)
         return FlatBatch(
             embeds=embeds,
             cos=cos,
             sin=sin,
+            choice=choice,
             spans=spans,
             logit_rows=tuple(row for item, span in zip(rows, spans, strict=True) for row in _logit_rows(item, span)),
             wants_hidden=wants_hidden,
             tap_layers=tuple(self.taps.values()) if wants_hidden else (),
-            additions=additions_of(rows, embeds, spans),
+            additions=additions_of(rows, embeds, spans) if choice is None else (),
         )
+
+    def _rotation_of(self, rows: Sequence[TokenRows], spans: Sequence[Span]) -> tuple[Tensor, Tensor]:
+        positions = positions_of(rows, spans, self.device)
+        if positions.dim() == 2 and not self._rope.has_axes:
+            raise ValueError("this decoder's positions have one axis")
+        return self._rope.rotation(positions)
 
     def _embeds_of(self, rows: Sequence[TokenRows]) -> Tensor:
         """[T, E] in the decoder's dtype, whether rows bring ids or embeddings."""

@@ -13,6 +13,7 @@ from torch import Tensor
 from omniflow.experts.lean.errors import CheckpointError
 
 Json = Any
+_TABLE = 256  # positions whose rotations are kept at first; twice as many as soon as that is too few
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +91,7 @@ class Rope:
         self._frequencies = frequencies.to(device)
         self._has_axes = config.mrope_section is not None
         self._axis = _axis_of_frequency(config, head_dim // 2).to(device) if self._has_axes else None
+        self._table = self.rotation(torch.arange(_TABLE, device=device))
 
     @property
     def has_axes(self) -> bool:
@@ -104,6 +106,13 @@ class Rope:
             assert self._axis is not None
             angles = positions.float()[self._axis].T.contiguous() * self._frequencies
         return angles.cos(), angles.sin()
+
+    def table(self, end: int) -> tuple[Tensor, Tensor]:
+        """float32 cosines and sines [n, head_dim / 2] of positions 0, 1, ..., n of them: not fewer than `end`."""
+        size = self._table[0].shape[0]
+        if size < end:
+            self._table = self.rotation(torch.arange(max(end, 2 * size), device=self._frequencies.device))
+        return self._table
 
 
 def _scale_llama3(frequencies: Tensor, scaling: Llama3Scaling) -> Tensor:

@@ -256,11 +256,15 @@ def _input(
     taps: tuple[int, ...] = (),
     arena: tuple[int, ...] = (1, 16, 1, 4),
     embeds: tuple[int, int] = (2, 8),
+    embed_rows: tuple[int, ...] = (0, 1),
+    rotation_rows: tuple[int, ...] = (0, 1),
 ) -> StepInput:
     return StepInput(
         embeds=torch.ones(embeds),
+        embed_rows=embed_rows,
         cosines=torch.ones(2, 2),
         sines=torch.zeros(2, 2),
+        rotation_rows=rotation_rows,
         spans=spans,
         wanted=wanted,
         wants_hidden=True,
@@ -286,6 +290,10 @@ def test_everything_out_of_bounds_is_refused_before_the_native_code_runs() -> No
         (_input(taps=(1,)), "must belong to the 1 layers"),
         (_input(arena=(1, 16, 1, 8)), "keys must be contiguous"),
         (_input(embeds=(2, 9)), "embeds must be contiguous float32"),
+        (_input(embed_rows=(0, 2)), "2 of 2 rows choose among 2 embeds, or one that is not there"),
+        (_input(embed_rows=(-1, 0)), "choose among 2 embeds, or one that is not there"),
+        (_input(rotation_rows=(0, 2)), "choose among 2 cosines and sines, or one that is not there"),
+        (_input(rotation_rows=(0,)), "1 of 2 rows choose among 2 cosines and sines"),
     ]
     for batch, message in wrong:
         with pytest.raises(ValueError, match=message):
