@@ -64,9 +64,11 @@ struct Largest {
 
   void see(f32x16 logits, int64_t first, int64_t count) {
     static constexpr i32x16 lanes = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-    const i32x16 is_more = logits > value & lanes < (i32x16)splat((uint32_t)std::min<int64_t>(count, kLanes));
+    const i32x16 ids = lanes + (i32x16)splat((uint32_t)first);
+    const i32x16 exists = lanes < (i32x16)splat((uint32_t)std::min<int64_t>(count, kLanes));
+    const i32x16 is_more = exists & (logits > value | (logits == value & ids < id)); // shares come in any order
     value = is_more ? logits : value;
-    id = is_more ? lanes + (i32x16)splat((uint32_t)first) : id;
+    id = is_more ? ids : id;
     check += logits * splat(0.0f);
   }
 };

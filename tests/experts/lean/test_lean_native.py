@@ -320,3 +320,56 @@ def test_the_likeliest_ids_come_with_the_logits_and_not_where_one_is_no_number(t
         torch.set_num_threads(before)
     likeliest = [int(result.logits.argmax()) for result in results if result.logits is not None]
     assert [result.best for result in results] == [-1 if i == 4 else best for i, best in enumerate(likeliest)]
+
+
+@needs_native
+@pytest.mark.parametrize("has_equal_logits", [False, True])
+def test_however_many_threads_share_a_step_the_bits_and_the_likeliest_ids_are_the_same(has_equal_logits: bool) -> None:
+    """More rows than a block, more threads than processors or than pieces of some products: shares are taken over."""
+    native = load_native()
+    assert native is not None
+    generator = torch.Generator().manual_seed(0)
+
+    def weights(*size: int) -> torch.Tensor:
+        return torch.randn(*size, generator=generator) * 0.2
+
+    shape = NativeShape(
+        hidden=96, inner=176, heads=6, kv_heads=3, head_dim=16, vocab=9000, epsilon=1e-5, kind=Kind.BFLOAT16
+    )
+    model = NativeModel(native, shape)
+    for _ in range(3):
+        norm, qkv, gate_up = torch.ones(96), weights(192, 96), weights(352, 96)
+        layer = {"attention_norm": norm, "qkv": qkv, "output": weights(96, 96)}
+        model.add_layer(layer | {"mlp_norm": norm, "gate_up": gate_up, "down": weights(96, 176)})
+    head = weights(9000, 96)
+    if has_equal_logits:  # from near the end of the first of nine shares on
+        head[:928], head[928:] = 0.0, head[-1].clone()
+    model.finish(norm=torch.ones(96), head=head)
+    embeds, turns = weights(300, 96), torch.arange(140.0)[:, None] * torch.rand(8, generator=generator)
+
+    def run(threads: int) -> tuple[torch.Tensor, list[int]]:
+        keys = torch.zeros(3, 160, 3, 16, dtype=torch.bfloat16)
+        batch = StepInput(
+            embeds=embeds,
+            embed_rows=[7 * row % 300 for row in range(133)],
+            cosines=turns.cos(),
+            sines=turns.sin(),
+            rotation_rows=[*range(130), 0, 0, 0],
+            spans=[(0, 130, 0, 0), *((130 + i, 1, 0, 130 + i) for i in range(3))],
+            wanted=[129, 130, 131, 132],
+            wants_hidden=False,
+            tap_layers=(),
+            additions=(),
+            keys=keys,
+            values=keys.clone(),
+        )
+        output = model.step(batch, threads=threads)
+        assert output.logits is not None
+        return output.logits, list(output.best)
+
+    logits, best = run(1)
+    assert best == [int((row == row.max()).nonzero()[0]) for row in logits]
+    for threads in (2, 3, 5, *[9] * 20):
+        others, others_best = run(threads)
+        assert torch.equal(others, logits)
+        assert others_best == best
