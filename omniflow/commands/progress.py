@@ -49,15 +49,19 @@ def describe(run: NodeRun) -> str:
     parts = []
     if spec.name == "ar_decode":
         frames = None if "tokens" in count.emitted else count.emitted.get("codes")
-        parts.append(f"{count.emitted.get('tokens', 0)} tokens" if frames is None else f"{frames} frames")
+        parts.append(_counted(count.emitted.get("tokens", 0), "token") if frames is None else _counted(frames, "frame"))
     else:
-        parts.append(f"{count.num_units} {'chunks' if spec.name == 'audio_decode' else 'units'}")
+        parts.append(_counted(count.num_units, "chunk" if spec.name == "audio_decode" else "unit"))
     if spec.each:
-        parts.append(f"{count.items} items")
+        parts.append(_counted(count.items, "item"))
     for port in spec.outputs:
         if port.type.base == "audio" and port.type.rate_hz:
             parts.append(f"{count.emitted.get(port.name, 0) / port.type.rate_hz:.1f} s of audio")
     return ", ".join(parts)
+
+
+def _counted(count: float, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 class PlainProgress:

@@ -57,6 +57,11 @@ def test_a_run_leaves_text_sound_trace_and_record(tmp_path: Path, capsys: pytest
     assert "wave: " in printed.err
 
 
+def test_one_unit_is_not_called_units(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path, {"prompt": "a red house"}, program="null.image") == 0
+    assert "read_prompt: 1 unit\n" in capsys.readouterr().err
+
+
 def test_the_trace_is_one_that_a_viewer_reads(tmp_path: Path) -> None:
     assert run(tmp_path) == 0
     trace = json.loads((tmp_path / "trace.json").read_text())
