@@ -49,7 +49,7 @@ class UnderstandingStack:
     """Role Stack of the lean decoder, over the modules of a Cosmos3OmniTransformer, which keep their weights."""
 
     is_exact = False
-    takes_choice = False
+    reads_tables = False
 
     def __init__(self, model: Any) -> None:
         self._model = model

@@ -8,9 +8,9 @@
 namespace omniflow {
 
 // Spins for some microseconds, which is what threads with equal shares need, and sleeps in short naps after that: when
-// another process has taken the processor of a thread we wait for, ours is what it can run on. Naps, and not a wait that
-// the last thread ends: its store of the new round and its look for sleepers may pass each other, and who has just gone
-// to sleep is never woken then.
+// another process has taken the processor of a thread we wait for, ours is what it can run on. Naps, and not a wait
+// that the last thread ends: its store of the new round and its look for sleepers may pass each other, and who has just
+// gone to sleep is never woken then.
 class Barrier {
 public:
   void wait(int threads) {

@@ -34,8 +34,7 @@ Chunk multiply(const Product &product, const Product &next, const Activations &x
                int thread, Chunk mine, Out out) {
   const Matrix &m = *product.weights;
   alignas(64) uint8_t sums[2 * kTileRows * 64];
-  if (!mine.exists()) return next.take(thread, next_rows);
-  while (true) {
+  while (mine.exists()) {
     const Chunk more = product.take(thread, rows), then = more.exists() ? more : next.take(thread, next_rows);
     const uint8_t *after = then.exists() ? (more.exists() ? m : *next.weights).pair(then.from) : nullptr;
     const int64_t begin = mine.block * kBlockRows, end = std::min(rows, begin + kBlockRows);
@@ -62,6 +61,7 @@ Chunk multiply(const Product &product, const Product &next, const Activations &x
     if (!more.exists()) return then;
     mine = more;
   }
+  return next.take(thread, next_rows);
 }
 
 } // namespace omniflow

@@ -35,7 +35,7 @@ struct Step { // mirrored in binding.py
   int32_t cache_is_bf16, embeds_are_bf16, threads;
   const void *embeds;
   const float *cosines, *sines;
-  const int64_t *embed_rows, *rotation_rows; // of each row: which of `embeds`, and which of `cosines` and `sines` is its
+  const int64_t *embed_rows, *rotation_rows; // which of `embeds`, and of `cosines` and `sines`, a row takes
   const Span *spans;
   const int64_t *wanted;
   float *logits, *hidden;
@@ -209,7 +209,9 @@ private:
         std::memcpy(s.taps[t] + i * hidden, residual(i), hidden * 4);
     norm_rows(layer.attention_norm, w.input);
     barrier();
-    multiply_rows(product(index, kQkv), product(index, kOutput), w.input, [&](auto pair, auto row, auto first, auto second) {
+    const Product qkv = product(index, kQkv), output = product(index, kOutput);
+    const Product gate_up = product(index, kGateUp), down = product(index, kDown);
+    multiply_rows(qkv, output, w.input, [&](auto pair, auto row, auto first, auto second) {
       float *to = w.qkv.data() + row * qkv_stride + pair * kPairRows;
       store(to, first);
       store(to + kLanes, second);
@@ -221,17 +223,17 @@ private:
       for (int64_t i = me; i < s.rows; i += all) write_row(w.input, i, w.mixed.data() + i * attended, attended);
       barrier();
     }
-    add_product(product(index, kOutput), product(index, kGateUp), w.input);
+    add_product(output, gate_up, w.input);
     barrier();
     norm_rows(layer.mlp_norm, w.input);
     barrier();
-    gated_product(product(index, kGateUp), product(index, kDown));
+    gated_product(gate_up, down);
     barrier();
     if (kind == kInt8) {
       for (int64_t i = me; i < s.rows; i += all) write_row(w.inner, i, w.mixed.data() + i * inner, inner);
       barrier();
     }
-    add_product(product(index, kDown), product(index + 1, kQkv), w.inner);
+    add_product(down, product(index + 1, kQkv), w.inner);
     barrier();
     for (int64_t i = me; index < s.num_additions && i < s.rows; i += all)
       for (int64_t e = 0; e < hidden; e++) residual(i)[e] += s.additions[index][i * hidden + e];
@@ -286,8 +288,8 @@ private:
       }
   }
 
-  template <class Cache>
-  void place_item(const Layer &layer, const Item &item, typename Cache::Element *keys, typename Cache::Element *values) {
+  template <class Cache, class Element>
+  void place_item(const Layer &layer, const Item &item, Element *keys, Element *values) {
     for (int64_t row = item.row; row < item.row + item.rows; row++)
       for (int64_t kv = item.from; kv < item.to; kv++) place<Cache>(layer, row, kv, keys, values);
   }
@@ -339,7 +341,8 @@ private:
     barrier();
     Largest *largest = w.largest.data() + me * s.num_wanted;
     const Product head = product(m.layers.size(), kQkv);
-    multiply(head, head, w.input, s.num_wanted, s.num_wanted, me, mine, [&](auto pair, auto row, auto first, auto second) {
+    const int64_t rows = s.num_wanted;
+    multiply(head, head, w.input, rows, rows, me, mine, [&](auto pair, auto row, auto first, auto second) { // the last
       const int64_t column = pair * kPairRows;
       largest[row].see(first, column, m.shape.vocab - column);
       largest[row].see(second, column + kLanes, m.shape.vocab - column - kLanes);

@@ -44,8 +44,8 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """Of each of T rows its id, which is a row of the table of embeddings, and its position, one of the rotations'."""
+class TableRows:
+    """Of each of T rows its id, a row of the table of embeddings, and its position, one of the tables of rotations."""
 
     ids: Sequence[int]
     positions: Sequence[int]
@@ -55,14 +55,14 @@ class Choice:
 class FlatBatch:
     """embeds: [T, E]; cos, sin: float32 [T, D / 2]; logit_rows: flat rows whose logits are wanted.
 
-    choice: when given, these three are whole tables, of which each row takes the ones it names.
+    table_rows: when given, these three are whole tables, and it names what each row takes of them.
     wants_hidden: the final hidden states of all rows are wanted; additions: one [T, E] per layer from layer 0 on.
     """
 
     embeds: Tensor
     cos: Tensor
     sin: Tensor
-    choice: Choice | None = None
+    table_rows: TableRows | None = None
     spans: tuple[Span, ...]
     logit_rows: tuple[int, ...]
     wants_hidden: bool
@@ -137,7 +137,7 @@ def positions_of(rows: Sequence[TokenRows], spans: Sequence[Span], device: torch
     return torch.cat([part.to(device) for part in parts], dim=-1)
 
 
-def choice_of(rows: Sequence[TokenRows], spans: Sequence[Span]) -> Choice | None:
+def table_rows_of(rows: Sequence[TokenRows], spans: Sequence[Span]) -> TableRows | None:
     """Ids and positions of rows that bring nothing but ids; None when one brings or wants more."""
     ids: list[int] = []
     for item in rows:
@@ -145,7 +145,7 @@ def choice_of(rows: Sequence[TokenRows], spans: Sequence[Span]) -> Choice | None
         if item.ids is None or item.positions is not None or item.wants_embeds or has_additions:
             return None
         ids += item.ids.tolist()
-    return Choice(ids=ids, positions=[at for span in spans for at in range(span.past, span.past + span.num_new)])
+    return TableRows(ids=ids, positions=[at for span in spans for at in range(span.past, span.past + span.num_new)])
 
 
 def _default_positions(spans: Sequence[Span]) -> Tensor:

@@ -14,9 +14,9 @@ from omniflow.experts.lean.batch import (
     LeanSequence,
     Span,
     additions_of,
-    choice_of,
     lay_out,
     positions_of,
+    table_rows_of,
 )
 from omniflow.experts.lean.config import LeanConfig
 from omniflow.experts.lean.rope import Rope
@@ -123,9 +123,10 @@ class LeanDecoder:
         return _scatter(rows, spans, batch, result, self.taps)
 
     def _flatten(self, rows: Sequence[TokenRows], spans: tuple[Span, ...]) -> FlatBatch:
-        choice = choice_of(rows, spans) if self._stack.takes_choice and self._embed is not None else None
-        if choice is not None and self._embed is not None:
-            embeds, (cos, sin) = self._embed, self._rope.table(max(choice.positions) + 1)
+        table = self._embed if self._stack.reads_tables else None
+        table_rows = None if table is None else table_rows_of(rows, spans)
+        if table is not None and table_rows is not None:
+            embeds, (cos, sin) = table, self._rope.table(max(table_rows.positions) + 1)
         else:
             embeds, (cos, sin) = self._embeds_of(rows), self._rotation_of(rows, spans)
         wants_hidden = any(item.wants_hidden for item in rows)
@@ -133,12 +134,12 @@ class LeanDecoder:
             embeds=embeds,
             cos=cos,
             sin=sin,
-            choice=choice,
+            table_rows=table_rows,
             spans=spans,
             logit_rows=tuple(row for item, span in zip(rows, spans, strict=True) for row in _logit_rows(item, span)),
             wants_hidden=wants_hidden,
             tap_layers=tuple(self.taps.values()) if wants_hidden else (),
-            additions=additions_of(rows, embeds, spans) if choice is None else (),
+            additions=additions_of(rows, embeds, spans) if table_rows is None else (),
         )
 
     def _rotation_of(self, rows: Sequence[TokenRows], spans: Sequence[Span]) -> tuple[Tensor, Tensor]:

@@ -21,7 +21,7 @@ class NativeStack:
     """See omniflow/native/step.cpp. A row's results do not depend on its neighbours by a single bit."""
 
     is_exact = True
-    takes_choice = True
+    reads_tables = True
 
     def __init__(self, config: LeanConfig, native: ctypes.CDLL, *, kind: Kind) -> None:
         self._config = config
@@ -74,16 +74,16 @@ class NativeStack:
 
     def run(self, batch: FlatBatch, arena: KvArena) -> FlatResult:
         """One forward; writes the new keys and values into the arena."""
-        embeds, choice = batch.embeds, batch.choice
-        num_rows = embeds.shape[0] if choice is None else len(choice.ids)
+        embeds, of_tables = batch.embeds, batch.table_rows
+        num_rows = embeds.shape[0] if of_tables is None else len(of_tables.ids)
         work = self._work_per_row * num_rows // _WORK_PER_THREAD
         output = self._model.step(
             StepInput(
                 embeds=embeds.contiguous(),
-                embed_rows=range(num_rows) if choice is None else choice.ids,
+                embed_rows=range(num_rows) if of_tables is None else of_tables.ids,
                 cosines=batch.cos,
                 sines=batch.sin,
-                rotation_rows=range(num_rows) if choice is None else choice.positions,
+                rotation_rows=range(num_rows) if of_tables is None else of_tables.positions,
                 spans=[(span.row, span.num_new, span.past, span.start) for span in batch.spans],
                 wanted=batch.logit_rows if self._has_head else (),
                 wants_hidden=batch.wants_hidden,

@@ -22,11 +22,11 @@ class Stack(Protocol):
     """What computes a flat batch. `add_layer` is called once per layer, in order, before the first `run`.
 
     is_exact: whether a row's bits are the same whatever the other rows are and in however many steps they come.
-    takes_choice: whether it takes a flat batch's embeddings and rotations out of tables itself.
+    reads_tables: whether it takes a flat batch's embeddings and rotations out of tables itself.
     """
 
     is_exact: bool
-    takes_choice: bool
+    reads_tables: bool
 
     def add_layer(self, weights: LayerWeights) -> None:
         """Takes the next layer's weights."""
@@ -42,7 +42,7 @@ class TorchStack:
     """Layers as fused linear calls with torch's own attention. int8 holds all matrices, int4 those of dense layers."""
 
     is_exact = False
-    takes_choice = False
+    reads_tables = False
 
     def __init__(self, config: LeanConfig, *, quantize: Quantize = "none") -> None:
         self._config = config
